@@ -1,4 +1,5 @@
-"""Folio's pages and labml's dashboard: watch runs, import earlier ones, turn the knobs of a run that trains.
+"""Folio's pages and labml's dashboard: watch runs, import earlier ones, turn the knobs of a run
+that trains.
 
 python dashboard.py [--port 5005] [--db logs/dashboard.sqlite3]
 python dashboard.py --import RUN        deliver a run that the dashboard has missed, or all
@@ -25,19 +26,38 @@ SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 
 def main(arguments: list[str]) -> int:
     parser = logs_parser(__doc__)
-    parser.add_argument("--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)")
+    parser.add_argument(
+        "--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)"
+    )
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
-    action.add_argument("--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard")
-    action.add_argument("--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains")
-    parser.add_argument("knobs", nargs="*", metavar="knob=value", help="with --set: learning_rate_factor, masking_prob")
+    action.add_argument(
+        "--db",
+        type=Path,
+        help="the database (default: dashboard.sqlite3 in the folder of the runs)",
+    )
+    action.add_argument(
+        "--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard"
+    )
+    action.add_argument(
+        "--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains"
+    )
+    parser.add_argument(
+        "knobs",
+        nargs="*",
+        metavar="knob=value",
+        help="with --set: learning_rate_factor, masking_prob",
+    )
     return run_script(parser, arguments, answer, "requirements-dashboard.txt")
 
 
 def answer(options: Namespace) -> int:
-    port = (urlsplit(dashboard_address() or "").port or 5005) if options.port is None else options.port
+    port = (
+        (urlsplit(dashboard_address() or "").port or 5005) if options.port is None else options.port
+    )
     if bool(options.knobs) != (options.changed is not None):
-        raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
+        raise ConfigError(
+            "knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5"
+        )
     server = f"http://127.0.0.1:{port}"
     if options.imported is None and options.changed is None:
         from board.server import serve
@@ -80,7 +100,9 @@ def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
         reply = ask(url, "PUT", values, SECONDS_TO_ANSWER, {"knobs": dict})
     except RefusedError as error:
         raise ConfigError(f"not changed: {error}") from error
-    wanted = ", ".join(f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items())
+    wanted = ", ".join(
+        f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items()
+    )
     print(f"asked run {run.path.name} for {wanted}; its log reports the change")
     return 0
 

@@ -1,7 +1,8 @@
 """Measure trained runs, one or several side by side.
 
-python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its first characters, or `last`
-python evaluate.py RUN [RUN ...] --tasks            only the tasks that finetune.py has learned
+python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its first characters,
+or `last` python evaluate.py RUN [RUN ...] --tasks            only the tasks that finetune.py has
+learned
 """
 
 import math
@@ -78,7 +79,9 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     validation = data.validation
     print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
-    protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
+    protocol = evaluate(
+        model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1]
+    )
     references = run.reference_lines()
     results: Results = {
         "loss.valid": protocol.loss,
@@ -89,7 +92,9 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     results |= per_character(protocol, validation, vocabulary.lengths)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
-        "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary),
+        "counting": lambda: counting_sweep(
+            vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary
+        ),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
     }
@@ -116,12 +121,16 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     print_tables(results)
     path = run.path / "evaluation.json"
     earlier = read_object(path, {}) if path.exists() else {}
-    # With the same loss, what an earlier --writing measured is kept. Last digits depend on the number of threads.
+    # With the same loss, what an earlier --writing measured is kept. Last digits depend on the
+    # number of threads.
     is_same = math.isclose(earlier.get("loss.valid") or math.nan, protocol.loss, rel_tol=1e-6)
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, vocabulary)
-    of_windows = {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
+    of_windows = {
+        "loss.valid": protocol.window_losses / validation.n_masked,
+        "any-order bound": bounds.numpy(),
+    }
     return Measured(trained, results, of_windows)
 
 
@@ -131,7 +140,10 @@ def print_tables(results: dict[str, Any]) -> None:
     if "bits_per_character" in results:
         nats, bits = results["loss.valid_per_character"], results["bits_per_character"]
         print(f"  per character        loss {nats:.4f} nats, {bits:.4f} bits")
-    print("  reference losses     " + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items()))
+    print(
+        "  reference losses     "
+        + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items())
+    )
     if "excess" in results:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
     print_writing(results)
@@ -159,16 +171,23 @@ def print_writing(results: dict[str, Any]) -> None:
     for order, row in results.get("orders", {}).items():
         print(f"    {order:18} {_likelihood(row)}   ({row['n']} windows)")
     if grammar := results.get("grammar"):
-        print(f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f}")
+        print(
+            f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f}"
+        )
         print("  written texts        impossible   cuts per 1,000 characters   nats per character")
         for name, row in grammar["texts"].items():
             cuts = statistics.with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])
-            print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
+            print(
+                f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}"
+            )
 
 
 def print_comparison(measured: list[Measured]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
-    configs = [each.trained.values | {"device": each.trained.run.config().get("device")} for each in measured]
+    configs = [
+        each.trained.values | {"device": each.trained.run.config().get("device")}
+        for each in measured
+    ]
     for name in measured[0].window_losses:
         losses = [each.window_losses[name] for each in measured]
         groups = statistics.group_by_settings(configs, losses, ignored_in_comparisons())
@@ -177,7 +196,9 @@ def print_comparison(measured: list[Measured]) -> None:
             for key, values in statistics.differing_keys(groups).items():
                 print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
             if n_left_out := len(measured) - sum(len(group.losses) for group in groups):
-                print(f"  left out: {n_left_out} of {len(measured)} runs, with the settings and seed of an earlier one")
+                print(
+                    f"  left out: {n_left_out} of {len(measured)} runs, with the settings and seed of an earlier one"
+                )
         for number, group in enumerate(groups, start=1):
             n, mean = len(group.losses), f"{group.losses.mean():.4f}"
             loss = statistics.with_error(mean, statistics.standard_error(group.losses))
@@ -187,13 +208,20 @@ def print_comparison(measured: list[Measured]) -> None:
 
 def predicted_tokens(vocabulary: Vocabulary) -> str:
     """Equal for two runs on the same text if the validation protocol masks the same parts of it."""
-    ignored = {"special_tokens"} if UNK in vocabulary.special_tokens else {"special_tokens", "characters"}
-    return repr({key: value for key, value in vocabulary.description().items() if key not in ignored})
+    ignored = (
+        {"special_tokens"} if UNK in vocabulary.special_tokens else {"special_tokens", "characters"}
+    )
+    return repr(
+        {key: value for key, value in vocabulary.description().items() if key not in ignored}
+    )
 
 
 def print_per_character(measured: list[Measured]) -> None:
-    """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
-    print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
+    """Print the losses of runs with different tokens; their windows and masks differ, so there is
+    no verdict."""
+    print(
+        "\nside by side, per character (the runs have different tokens, windows and masks: no verdict)"
+    )
     for trained, results, _ in measured:
         nats = results.get("loss.valid_per_character") or results["loss.valid"]
         name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
@@ -206,11 +234,14 @@ def _likelihood(row: Mapping[str, Any]) -> str:
 
 
 def _versus(group: statistics.Group, first: statistics.Group) -> str:
-    """The difference, and what it covers: the settings with any seed, or only these trained weights on this text."""
+    """The difference, and what it covers: the settings with any seed, or only these trained weights
+    on this text."""
     over_seeds = statistics.seed_difference(group, first)
     if over_seeds is not None:
         p = over_seeds.p_value
-        sure = "" if p is None else f" (p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f} over seeds)"
+        sure = (
+            "" if p is None else f" (p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f} over seeds)"
+        )
         return f"{statistics.with_error(f'{over_seeds.mean:+.4f}', over_seeds.stderr)}: {over_seeds.verdict}{sure}"
     over_windows = statistics.paired_difference(group.window_losses, first.window_losses)
     mean, margin = over_windows.mean, over_windows.margin
@@ -222,7 +253,9 @@ def _versus(group: statistics.Group, first: statistics.Group) -> str:
 
 
 def _row(row: Measure) -> str:
-    return "     -       -" if row["loss"] is None else f"{row['loss']:6.4f}  {row['accuracy']:6.1%}"
+    return (
+        "     -       -" if row["loss"] is None else f"{row['loss']:6.4f}  {row['accuracy']:6.1%}"
+    )
 
 
 if __name__ == "__main__":

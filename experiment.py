@@ -1,6 +1,7 @@
 """Train a masked language model: configs in, a trained run out.
 
-python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds N] [key=value ...]
+python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds
+N] [key=value ...]
 """
 
 import shlex
@@ -35,8 +36,13 @@ def main(arguments: list[str]) -> int:
 
     try:
         with together(command.values) as processes:
-            return lead(command, began, processes) if processes.is_first else follow(command, processes, build_trainer)
-    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:  # the last: Ctrl-C before training
+            return (
+                lead(command, began, processes)
+                if processes.is_first
+                else follow(command, processes, build_trainer)
+            )
+    # the last: Ctrl-C before training
+    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
         return exit_code(error, command.values)
 
 
@@ -47,23 +53,34 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     from training import tracking
     from training.resume import begin, resume
 
-    restarted = None if command.resumed else restarted_run(command.logs)  # torchrun starts lost processes again
+    # torchrun starts lost processes again
+    restarted = None if command.resumed else restarted_run(command.logs)
     if restarted:
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
-    len(configs.data.training_ids)  # reading a part of `configs` builds it; a large text may take hours
-    values = command.values | {"data.corpus": configs.data.loaded.name}  # the corpus that `auto` has chosen
+    # reading a part of `configs` builds it; a large text may take hours
+    len(configs.data.training_ids)
+    # the corpus that `auto` has chosen
+    values = command.values | {"data.corpus": configs.data.loaded.name}
     command = processes.from_first(replace(command, values=values))  # sends it to the others
     trainer = build_trainer(configs, command, processes)
     run = command.resumed or RunFolder.create(path)  # the run of --resume, or a new one
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # files are written before training is steered
+        # files are written before training is steered
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]
         if command.resumed:
             resume(run, trainer, command.values, configs.data.loaded)
         else:
-            begin(run, command.values, configs.data, command.comment, command.overridden, torchrun_id())
+            begin(
+                run,
+                command.values,
+                configs.data,
+                command.comment,
+                command.overridden,
+                torchrun_id(),
+            )
         return train(run, trainer, began)
 
 
@@ -75,7 +92,9 @@ def build_trainer(configs: Configs, command: Command, processes: "Processes") ->
     processes.connect(command.values["device"], configs.data)
     trainer = configs.trainer  # builds the model and all other parts: see configs/experiment.py
     if (initial := command.values["initial_weights"]) and not command.resumed:
-        copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
+        copy_weights(
+            trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs)
+        )
     trainer.callbacks = steering(configs)
     return trainer
 
@@ -106,7 +125,10 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     except (BrokenPipeError, OutputError):  # of the printed lines: a closed pipe, a full disk
         raise
     except OSError as error:
-        return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
+        return fail(
+            f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}",
+            code=1,
+        )
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
     if interruption.signal is None or is_finished():  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)

@@ -1,8 +1,8 @@
 """Convert a trained run for other tools.
 
-python export.py RUN --to huggingface DIR       RUN: a folder, a uuid or its first characters, or `last`
-python export.py RUN --to onnx FILE             also: onnx-int8 FILE, a quarter as large, with close logits
-python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
+python export.py RUN --to huggingface DIR       RUN: a folder, a uuid or its first characters, or
+`last` python export.py RUN --to onnx FILE             also: onnx-int8 FILE, a quarter as large,
+with close logits python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
 
 The first two also convert a classifier: RUN is then the folder of finetune.py --save.
 """
@@ -40,15 +40,20 @@ def convert(options: Namespace) -> int:
     source: Any
     if is_classifier(Path(options.run)):
         if name not in OF_MODELS:
-            raise ConfigError(f"{options.run} is a classifier: use --to {' or --to '.join(OF_MODELS)}")
+            raise ConfigError(
+                f"{options.run} is a classifier: use --to {' or --to '.join(OF_MODELS)}"
+            )
         source = load_classifier(Path(options.run))
         if source.kind == PAIR:  # which reads two texts apart
-            raise ConfigError("a classifier of pairs of texts cannot be exported: use it with predict.py")
+            raise ConfigError(
+                "a classifier of pairs of texts cannot be exported: use it with predict.py"
+            )
     else:
         run = find_run(options.run, options.logs)
         source = load(run) if name in OF_MODELS else run
     try:
-        # A temporary path until the export is complete. The suffix stays, because libraries read it.
+        # A temporary path until the export is complete. The suffix stays, because libraries read
+        # it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
             FORMATS[name](source, part)
@@ -61,7 +66,8 @@ def convert(options: Namespace) -> int:
 
 
 def give_usual_modes(path: Path) -> None:
-    """Give a file, or all files of a folder, the mode that new files have: safetensors creates them with 0600."""
+    """Give a file, or all files of a folder, the mode that new files have: safetensors creates them
+    with 0600."""
     umask = os.umask(0)
     os.umask(umask)
     for file in (path, *path.rglob("*")):
@@ -70,7 +76,8 @@ def give_usual_modes(path: Path) -> None:
 
 
 def to_hugging_face(trained: Trained, folder: Path) -> None:
-    # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
+    # transformers imports torchvision if it is installed; the one that labml_nn installs needs
+    # torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
     from trained.hugging_face import export
 

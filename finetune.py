@@ -1,13 +1,15 @@
-"""Learn tasks from few labels with a trained run, and compare it with models that were not pretrained.
+"""Learn tasks from few labels with a trained run, and compare it with models that were not
+pretrained.
 
-python finetune.py RUN --task speaker --labels 64     RUN: a folder, a uuid or its first characters, or `last`
-python finetune.py RUN --task all                     every task on the run's text
-python finetune.py RUN --task FILE.csv                texts with labels; docs/tasks.md names the columns
-python finetune.py RUN --task TASK --save FOLDER      keep the classifier: python predict.py FOLDER < texts.txt
+python finetune.py RUN --task speaker --labels 64     RUN: a folder, a uuid or its first characters,
+or `last` python finetune.py RUN --task all                     every task on the run's text python
+finetune.py RUN --task FILE.csv                texts with labels; docs/tasks.md names the columns
+python finetune.py RUN --task TASK --save FOLDER      keep the classifier: python predict.py FOLDER
+< texts.txt
 
-Compares the run's model (fine-tuned, and frozen below a linear probe) with the same model from scratch, a logistic
-regression on characters, and the most frequent label. Each is trained once per draw of labels. docs/tasks.md explains
-the tasks.
+Compares the run's model (fine-tuned, and frozen below a linear probe) with the same model from
+scratch, a logistic regression on characters, and the most frequent label. Each is trained once per
+draw of labels. docs/tasks.md explains the tasks.
 """
 
 import hashlib
@@ -65,29 +67,47 @@ def compare_models(options: Namespace) -> None:
     for name, task in chosen(options.task, trained):
         choose_threads(trained, most)
         if options.save and options.labels < len(task.pool):
-            print(f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more")
+            print(
+                f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more"
+            )
         measured, classifier = compare(trained, task, options.labels, options.draws)
         write_json(path, read_results(path) | {name: measured}, indent=1)
         if options.save:
-            save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
+            save(
+                options.save,
+                trained.run,
+                classifier,
+                task=name,
+                labels=label_names(task),
+                results=measured,
+            )
             command = f"python predict.py {shlex.quote(str(options.save))}"
-            command = rf"printf 'TEXT\tTEXT\n' | {command}" if task.kind == PAIR else f"{command} TEXT"
+            command = (
+                rf"printf 'TEXT\tTEXT\n' | {command}" if task.kind == PAIR else f"{command} TEXT"
+            )
             print(f"the classifier is saved: {command}")
     print(f"written to {path}")
     print_tasks(trained.run.path)
 
 
 def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
-    """The tasks that a name stands for, each with a name for its results. Raises InputError if there is none."""
+    """The tasks that a name stands for, each with a name for its results. Raises InputError if
+    there is none."""
     corpus = trained.run.corpus()["name"]
-    by_name = {task: (home, build) for home, tasks in TASKS.items() for task, build in tasks.items()}
+    by_name = {
+        task: (home, build) for home, tasks in TASKS.items() for task, build in tasks.items()
+    }
     if name == "all":
         if corpus not in TASKS:
-            raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {', '.join(sorted(TASKS))}")
+            raise ConfigError(
+                f"no task has labels for {corpus}: the corpora with tasks are {', '.join(sorted(TASKS))}"
+            )
         for each, build in TASKS[corpus].items():
             task = build(REPORT)
             if task.kind == CHARACTER and not trained.vocabulary.is_characters:
-                print(f"{each} is left out: it has a label per character, and the run has other tokens")
+                print(
+                    f"{each} is left out: it has a label per character, and the run has other tokens"
+                )
             else:
                 yield each, task
     elif name == "speaker":
@@ -101,9 +121,12 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     elif name and (Path(name).suffix or os.path.exists(name)):
         task = from_csv(Path(name))
         digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()
-        yield f"{task.name} {digest[:8]}", task  # files with the same name have results of their own
+        # files with the same name have results of their own
+        yield f"{task.name} {digest[:8]}", task
     else:
-        raise ConfigError(f"no task is called {name!r}: use {', '.join(sorted(by_name))}, all, or a CSV file")
+        raise ConfigError(
+            f"no task is called {name!r}: use {', '.join(sorted(by_name))}, all, or a CSV file"
+        )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 r"""Write text with a trained run, or fill the blanks of a text.
 
-python generate.py RUN                                          RUN: a folder, a uuid or its first characters, or `last`
-python generate.py RUN --prompt "ROMEO:" --length 1000          continue a text
-python generate.py RUN --prompt "To be, or ______ be" --n 5     fill its blanks in five ways
+python generate.py RUN                                          RUN: a folder, a uuid or its first
+characters, or `last` python generate.py RUN --prompt "ROMEO:" --length 1000          continue a
+text python generate.py RUN --prompt "To be, or ______ be" --n 5     fill its blanks in five ways
 
-A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore. The text after
-the prompt begins as blanks. In each step the order chooses some of them, and each gets a token drawn from the model's
-probabilities. In a terminal the text appears step by step. Elsewhere only the finished texts are printed, with a line
---- between them.
+A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an
+underscore. The text after the prompt begins as blanks. In each step the order chooses some of them,
+and each gets a token drawn from the model's probabilities. In a terminal the text appears step by
+step. Elsewhere only the finished texts are printed, with a line --- between them.
 """
 
 import sys
@@ -35,14 +35,17 @@ from writing.terminal import Screen, can_redraw
 
 LONGEST, LONGEST_GIF = 1_000_000, 4_000  # tokens
 SEPARATOR = "---"  # between texts
-# Writing begins with blanks alone. In the first 30% of it, a text has more blanks than any window of a training with
-# rates up to 70%. In the last 30%, it has fewer blanks than any window of a training with rates from 30%.
+# Writing begins with blanks alone. In the first 30% of it, a text has more blanks than any window
+# of a training with rates up to 70%. In the last 30%, it has fewer blanks than any window of a
+# training with rates from 30%.
 HIGHEST_RATE, LOWEST_RATE = 0.7, 0.3
 
 
 def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
-    parser.add_argument("--prompt", metavar="TEXT", default="", help="text to continue, or with blanks to fill")
+    parser.add_argument(
+        "--prompt", metavar="TEXT", default="", help="text to continue, or with blanks to fill"
+    )
     length = "characters (or tokens) of the text, prompt included"
     length += " (default: those of a prompt with blanks, or of the run's longest windows)"
     parser.add_argument("--length", metavar="N", type=number(int, 1, LONGEST), help=length)
@@ -52,14 +55,20 @@ def main(arguments: list[str]) -> int:
     order += " gap between the two largest probabilities, or the leftmost (default: %(default)s)"
     parser.add_argument("--order", choices=ORDERS, default="random", help=order)
     temperature = "below 1: more probable text; 0: the most probable tokens (default: %(default)s)"
-    parser.add_argument("--temperature", metavar="T", type=number(float, 0), default=1.0, help=temperature)
+    parser.add_argument(
+        "--temperature", metavar="T", type=number(float, 0), default=1.0, help=temperature
+    )
     remask = "probability of writing a character anew, per step (default: %(default)s)"
-    parser.add_argument("--remask", metavar="SHARE", type=number(float, 0, below=1), default=0.0, help=remask)
+    parser.add_argument(
+        "--remask", metavar="SHARE", type=number(float, 0, below=1), default=0.0, help=remask
+    )
     seed = "the same seed gives the same texts (default: %(default)s)"
     parser.add_argument("--seed", metavar="S", type=number(int, 0, 2**31 - 1), default=0, help=seed)
     n = "number of texts (default: %(default)s)"
     parser.add_argument("--n", metavar="M", type=number(int, 1), default=1, help=n)
-    parser.add_argument("--gif", metavar="FILE", type=Path, help="record how the first text is written")
+    parser.add_argument(
+        "--gif", metavar="FILE", type=Path, help="record how the first text is written"
+    )
     return run_script(parser, arguments, generate)
 
 
@@ -83,7 +92,8 @@ def check_gif(path: Path, length: int) -> None:
 
 
 def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
-    """Token ids of a prompt, then blanks up to `length` tokens. Raises ConfigError if that is impossible."""
+    """Token ids of a prompt, then blanks up to `length` tokens. Raises ConfigError if that is
+    impossible."""
     try:
         ids = encode(prompt, trained, most_blanks=LONGEST)
     except ValueError as error:
@@ -93,9 +103,13 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
     if length is None:
         length = len(ids) if has_blanks else max(len(ids), trained.longest)
     if length < len(ids):
-        raise ConfigError(f"--length {length} is shorter than the prompt, which has {len(ids)} tokens")
+        raise ConfigError(
+            f"--length {length} is shorter than the prompt, which has {len(ids)} tokens"
+        )
     if length == len(ids) and not has_blanks:
-        raise ConfigError(f"the prompt has no blanks and {length} tokens already: use --length for a longer text")
+        raise ConfigError(
+            f"the prompt has no blanks and {length} tokens already: use --length for a longer text"
+        )
     return torch.cat([ids, torch.full((length - len(ids),), mask_token)])
 
 
@@ -106,11 +120,20 @@ def reservation_about(values: Mapping[str, Any]) -> str:
     lowest, highest = min(rates), max(rates)
     named = f"{lowest:.0%}" if lowest == highest else f"{lowest:.0%} to {highest:.0%}"
     if highest < HIGHEST_RATE:
-        how, why = f"at masking rates of {named} only", "it has never seen mostly masked text, so it writes badly"
+        how, why = (
+            f"at masking rates of {named} only",
+            "it has never seen mostly masked text, so it writes badly",
+        )
     elif lowest > LOWEST_RATE:
-        how, why = f"at masking rates of {named} only", "it has never seen text with few blanks, so it writes badly"
+        how, why = (
+            f"at masking rates of {named} only",
+            "it has never seen text with few blanks, so it writes badly",
+        )
     elif values["masking.randomize_prob"]:
-        how, why = "with random replacements", "it expects wrong characters in what it continues, so it writes worse"
+        how, why = (
+            "with random replacements",
+            "it expects wrong characters in what it continues, so it writes worse",
+        )
     else:
         return ""
     return f"the run was trained {how}: {why}; the preset write trains at all rates"
@@ -124,11 +147,15 @@ def write_texts(trained: Trained, template: Tensor, options: Namespace) -> None:
     for i in range(options.n):
         if i:
             print(SEPARATOR, flush=True)
-        views: list[Screen | Recording] = [Screen(sys.stdout, vocabulary, options.prompt)] if redraws else []
+        views: list[Screen | Recording] = (
+            [Screen(sys.stdout, vocabulary, options.prompt)] if redraws else []
+        )
         if options.gif and i == 0:
             views.append(Recording(options.gif, vocabulary))
         generator = Generator().manual_seed(derived_seed(options.seed, f"text {i}"))
-        steps = sampler.write_in_pieces(template[None], options.steps or len(template), [generator], trained.longest)
+        steps = sampler.write_in_pieces(
+            template[None], options.steps or len(template), [generator], trained.longest
+        )
         for (ids,) in chain([template[None]], steps):
             for view in views:
                 view.show(ids)

@@ -1,1 +1,2 @@
-"""Measurements of Folio against its peers and against itself. Each is a command: python -m benchmarks.NAME"""
+"""Measurements of Folio against its peers and against itself. Each is a command: python -m
+benchmarks.NAME"""

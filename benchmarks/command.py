@@ -1,4 +1,5 @@
-"""Common parts of the benchmark commands: options, presets, machine facts, and the files of the results."""
+"""Common parts of the benchmark commands: options, presets, machine facts, and the files of the
+results."""
 
 import argparse
 import json
@@ -45,11 +46,14 @@ def run_benchmark(
 ) -> NoReturn:
     """Call a benchmark's `main` with its options and the path of its results, and exit.
 
-    The help is the module's docstring. `numbers` are the defaults of number options. `extra` has argparse's arguments
-    for other options; those with `nargs` are positional. Options in `unnamed` do not change the name of the results.
+    The help is the module's docstring. `numbers` are the defaults of number options. `extra` has
+    argparse's arguments for other options; those with `nargs` are positional. Options in `unnamed`
+    do not change the name of the results.
     """
     module = sys.modules["__main__"]
-    parser = OneLineParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in numbers.items():
         text = f"{OPTIONS[name]} (default: {default:,g})"
         kind = number(int, 1) if isinstance(default, int) else number(float, 0.01)
@@ -59,7 +63,11 @@ def run_benchmark(
 
     def run(options: argparse.Namespace) -> int | None:
         tracking.be_quiet()
-        changed = {k: v for k, v in vars(options).items() if v != parser.get_default(k) and k not in unnamed}
+        changed = {
+            k: v
+            for k, v in vars(options).items()
+            if v != parser.get_default(k) and k not in unnamed
+        }
         return main(options, results_path(Path(module.__file__ or "").stem, changed))
 
     run_main(lambda words: run_script(parser, words, run, "requirements-bench.txt"))
@@ -68,12 +76,16 @@ def run_benchmark(
 def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
     """`benchmarks/results/<machine>/<name>`, the path of a benchmark's results without a suffix.
 
-    Options that differ from their default become part of the name, so that a short try does not overwrite a full
-    measurement: `warmup --seeds 1` writes `warmup-seeds-1.json`.
+    Options that differ from their default become part of the name, so that a short try does not
+    overwrite a full measurement: `warmup --seeds 1` writes `warmup-seeds-1.json`.
     """
     words = [name]
     for key, value in (changed or {}).items():
-        words += [key] if value is True else [key, f"{value:g}" if isinstance(value, float) else str(value)]
+        words += (
+            [key]
+            if value is True
+            else [key, f"{value:g}" if isinstance(value, float) else str(value)]
+        )
     file = "-".join(map(_slug, words))
     if len(file) > LONGEST_NAME:  # a checksum keeps names with the same beginning apart
         file = f"{file[: LONGEST_NAME - 9]}-{zlib.crc32(file.encode()):08x}"
@@ -81,18 +93,26 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
 
 
 def save_results(path: Path, table: Table, **content: Any) -> None:
-    """Print a benchmark's table and write it as `path`.json, with the machine facts and the data behind it.
+    """Print a benchmark's table and write it as `path`.json, with the machine facts and the data
+    behind it.
 
     benchmarks/page.py copies the table into the pages of docs/.
     """
     print("\n" + markdown(table), flush=True)
-    write_json(path.with_suffix(".json"), {"machine": machine(), "table": table, **content}, indent=1)
+    write_json(
+        path.with_suffix(".json"), {"machine": machine(), "table": table, **content}, indent=1
+    )
 
 
 def markdown(table: Table) -> str:
-    """A table as Markdown. Its columns are those of all rows; a row without one of them has an empty cell there."""
+    """A table as Markdown. Its columns are those of all rows; a row without one of them has an
+    empty cell there."""
     headings = list(dict.fromkeys(heading for row in table for heading in row))
-    lines = [headings, ["---"] * len(headings), *([row.get(heading, "") for heading in headings] for row in table)]
+    lines = [
+        headings,
+        ["---"] * len(headings),
+        *([row.get(heading, "") for heading in headings] for row in table),
+    ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -111,7 +131,10 @@ def recipe(name: str) -> dict[str, Any]:
 
 
 def key_words(keys: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in keys.items()]
+    return [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in keys.items()
+    ]
 
 
 def machine() -> dict[str, str]:
@@ -130,15 +153,23 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + if code has changed since; outside of git a checksum of the code."""
+    """The commit that is checked out, with a + if code has changed since; outside of git a checksum
+    of the code."""
 
     def git(*words: str) -> str:
-        return subprocess.check_output(["git", "-C", ROOT, *words], text=True, stderr=subprocess.DEVNULL).strip()
+        return subprocess.check_output(
+            ["git", "-C", ROOT, *words], text=True, stderr=subprocess.DEVNULL
+        ).strip()
 
     try:
-        return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "*.py", "*.yaml"))
+        return git("rev-parse", "--short", "HEAD") + "+" * bool(
+            git("status", "--porcelain", "*.py", "*.yaml")
+        )
     except (OSError, subprocess.CalledProcessError):
-        paths = [*ROOT.glob("*.py"), *(path for kind in ("py", "yaml") for path in ROOT.glob(f"[a-z]*/**/*.{kind}"))]
+        paths = [
+            *ROOT.glob("*.py"),
+            *(path for kind in ("py", "yaml") for path in ROOT.glob(f"[a-z]*/**/*.{kind}")),
+        ]
         others = {"cache", "logs", "node_modules"}
         own = sorted(path for path in paths if not others & set(path.relative_to(ROOT).parts))
         return f"files-{zlib.crc32(b''.join(path.read_bytes() for path in own)):08x}"

@@ -2,8 +2,9 @@
 
 python -m benchmarks.gpu [--minutes 40] [--only STEP] [--dry-run]
 
-Each step is a process of its own with a time limit. The same command again takes the steps that have not passed.
---dry-run takes all with tiny shapes, on a CPU too. The report becomes a section of docs/results.md.
+Each step is a process of its own with a time limit. The same command again takes the steps that
+have not passed. --dry-run takes all with tiny shapes, on a CPU too. The report becomes a section of
+docs/results.md.
 """
 
 import json
@@ -23,8 +24,17 @@ from configs.devices import best_device
 from configs.keys import ConfigError
 from runs.files import ROOT, write_atomically, write_json
 
-# The limit of each step, in minutes of a whole run of 40. Most steps need less; the last ones get what is left.
-MINUTES = {"environment": 1, "tests": 2, "repeatable": 2, "graph": 2, "agreement": 2, "resume": 3, "ceilings": 1}
+# The limit of each step, in minutes of a whole run of 40. Most steps need less; the last ones get
+# what is left.
+MINUTES = {
+    "environment": 1,
+    "tests": 2,
+    "repeatable": 2,
+    "graph": 2,
+    "agreement": 2,
+    "resume": 3,
+    "ceilings": 1,
+}
 MINUTES |= {"throughput": 10, "search": 5, "finalists": 8, "long": 12, "peers": 10}
 IN_ALL, DRY_MINUTES = 40.0, 5.0
 RESULTS_PAGE = ROOT / "docs" / "results.md"
@@ -33,11 +43,14 @@ RESULTS_PAGE = ROOT / "docs" / "results.md"
 def main(options: Namespace, path: Path) -> int:
     """Take the steps that have not passed; returns 1 if one has failed."""
     if not options.dry_run and best_device() != "cuda":
-        raise ConfigError("PyTorch found no CUDA device: --dry-run takes all steps with tiny shapes on a CPU")
+        raise ConfigError(
+            "PyTorch found no CUDA device: --dry-run takes all steps with tiny shapes on a CPU"
+        )
     facts = machine()
     name = f"{path.name}{' dry run' * options.dry_run}, {facts['commit']}, torch {facts['torch']}"
     folder = ROOT / "logs" / "benchmarks" / path.parent.name / name
-    if options.dry_run or facts["commit"].endswith("+"):  # results of code that may have changed do not count
+    # results of code that may have changed do not count
+    if options.dry_run or facts["commit"].endswith("+"):
         shutil.rmtree(folder, ignore_errors=True)
     path, minutes = (folder / "report", DRY_MINUTES) if options.dry_run else (path, options.minutes)
     end = time.monotonic() + 60 * minutes
@@ -46,7 +59,10 @@ def main(options: Namespace, path: Path) -> int:
         if not options.only and file.exists() and json.loads(file.read_text())["passed"]:
             print(f"{name}: finished before", flush=True)
             continue
-        limit = min(end - time.monotonic(), 60 * minutes * (1 if options.dry_run else MINUTES[name] / IN_ALL))
+        limit = min(
+            end - time.monotonic(),
+            60 * minutes * (1 if options.dry_run else MINUTES[name] / IN_ALL),
+        )
         write_json(file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1)
         report(path, folder)  # even if the next step brings the machine down
     found = report(path, folder)
@@ -56,18 +72,31 @@ def main(options: Namespace, path: Path) -> int:
 
 
 def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> dict[str, Any]:
-    """The result of a step, which has `limit` seconds. Its training budgets are multiplied by `scale`."""
+    """The result of a step, which has `limit` seconds. Its training budgets are multiplied by
+    `scale`."""
     if limit < 1:
         return {"passed": False, "rows": [[name, "not run: no time left"]], "seconds": 0.0}
     print(f"{name}: at most {limit:.0f} s", flush=True)
     began, output = time.monotonic(), folder / f"{name}.rows.json"
     output.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "benchmarks.gpu_steps", name, str(output), f"{scale:g}", *["--dry-run"] * is_dry]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_steps",
+        name,
+        str(output),
+        f"{scale:g}",
+        *["--dry-run"] * is_dry,
+    ]
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen(words, cwd=ROOT, start_new_session=True, **options)
     try:
         text, _ = process.communicate(timeout=limit)
-        reason = "" if process.returncode == 0 else [f"exit code {process.returncode}", *text.splitlines()][-1]
+        reason = (
+            ""
+            if process.returncode == 0
+            else [f"exit code {process.returncode}", *text.splitlines()][-1]
+        )
     except BaseException as error:  # with the programs that it has started
         os.killpg(process.pid, signal.SIGKILL)
         if not isinstance(error, subprocess.TimeoutExpired):
@@ -99,12 +128,20 @@ def add_section(path: Path) -> None:
     text = RESULTS_PAGE.read_text(encoding="utf-8")
     if name not in text:
         section = f"## GPU: {path.parent.name}\n\n`python -m benchmarks.gpu`.\n\n<!-- from {name} -->\n<!-- end -->\n\n"
-        write_atomically(RESULTS_PAGE, text.replace("## Not measured", f"{section}## Not measured", 1).encode())
+        write_atomically(
+            RESULTS_PAGE, text.replace("## Not measured", f"{section}## Not measured", 1).encode()
+        )
     for page in PAGES:
         write_atomically(page, filled(page.read_text(encoding="utf-8")).encode())
 
 
 if __name__ == "__main__":
-    dry_run = {"action": "store_true", "help": "all steps with tiny shapes, on a CPU too, in 5 minutes"}
-    flags: dict[str, Any] = {"only": {"choices": list(MINUTES), "help": "take one step"}, "dry-run": dry_run}
+    dry_run = {
+        "action": "store_true",
+        "help": "all steps with tiny shapes, on a CPU too, in 5 minutes",
+    }
+    flags: dict[str, Any] = {
+        "only": {"choices": list(MINUTES), "help": "take one step"},
+        "dry-run": dry_run,
+    }
     run_benchmark(main, flags, {"only", "minutes", "dry_run"}, minutes=IN_ALL)

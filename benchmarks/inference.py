@@ -1,6 +1,7 @@
 """The speed of a trained run: PyTorch's eager mode next to its ONNX file in onnxruntime.
 
-python -m benchmarks.inference [RUN] [--repeats 15]        RUN: a folder, a uuid or its first characters, or `last`
+python -m benchmarks.inference [RUN] [--repeats 15]        RUN: a folder, a uuid or its first
+characters, or `last`
 
 Both compute the logits of every position with the same number of threads, in turns.
 """
@@ -33,12 +34,17 @@ def main(options: Namespace, path: Path) -> None:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(file, settings)
-    groups = {f"{batch} x {length}": candidates(trained, session, batch, length) for batch, length in SHAPES}
+    groups = {
+        f"{batch} x {length}": candidates(trained, session, batch, length)
+        for batch, length in SHAPES
+    }
     facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"]}
     compare(path, groups, options.repeats, base="PyTorch", warmup=1, **facts)
 
 
-def candidates(trained: Trained, session: onnxruntime.InferenceSession, batch: int, length: int) -> Candidates:
+def candidates(
+    trained: Trained, session: onnxruntime.InferenceSession, batch: int, length: int
+) -> Candidates:
     """Both ways to compute the logits of random characters `[batch, length]`."""
     ids = random_ids(trained, batch, length)
     inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}

@@ -2,11 +2,12 @@
 
 python -m benchmarks.large_text [--megabytes 3000]
 
-The text consists of speeches of the built-in play in random order; every tenth has letters beyond ASCII. Each
-conversion runs in a process of its own with an empty cache: the survey of the characters, then the tokens. Its memory
-is the peak of the process above that of the process after its imports. The reader draws windows of several sizes,
-first from a file that is not in the operating system's cache, then again. The files are in the system's temporary
-folder, or in that of the environment variable TMPDIR.
+The text consists of speeches of the built-in play in random order; every tenth has letters beyond
+ASCII. Each conversion runs in a process of its own with an empty cache: the survey of the
+characters, then the tokens. Its memory is the peak of the process above that of the process after
+its imports. The reader draws windows of several sizes, first from a file that is not in the
+operating system's cache, then again. The files are in the system's temporary folder, or in that of
+the environment variable TMPDIR.
 """
 
 import multiprocessing
@@ -49,10 +50,14 @@ def main(options: Namespace, path: Path) -> None:
             for tokens, share in SHARES.items()
         }
         readers: Candidates = {
-            f"windows of {n} x {length}": partial(in_process, read, texts[1.0], folder / "characters", n, length)
+            f"windows of {n} x {length}": partial(
+                in_process, read, texts[1.0], folder / "characters", n, length
+            )
             for n, length in SHAPES
         }
-        compare(path, {"conversion": conversions, "reader": readers}, 1, megabytes=options.megabytes)
+        compare(
+            path, {"conversion": conversions, "reader": readers}, 1, megabytes=options.megabytes
+        )
 
 
 def write(path: Path, megabytes: float) -> None:
@@ -66,7 +71,9 @@ def write(path: Path, megabytes: float) -> None:
 
 def in_process(function: Callable[..., Measures], *arguments: Any) -> Measures:
     """The result of a function that runs in a new process."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=tracking.be_quiet) as pool:
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=tracking.be_quiet
+    ) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -75,22 +82,33 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     if data_of(text, tokens, cache).stored_tokens is None:
-        raise ConfigError(f"{text.stat().st_size / 1e6:.0f} MB of text are read without converting: raise --megabytes")
+        raise ConfigError(
+            f"{text.stat().st_size / 1e6:.0f} MB of text are read without converting: raise --megabytes"
+        )
     seconds, megabytes = time.perf_counter() - began, text.stat().st_size / 1e6
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    return {"MB": megabytes, "MB per second": megabytes / seconds, "seconds": seconds, "MB of memory": memory / 1e6}
+    return {
+        "MB": megabytes,
+        "MB per second": megabytes / seconds,
+        "seconds": seconds,
+        "MB of memory": memory / 1e6,
+    }
 
 
 def data_of(text: Path, tokens: str, cache: Path) -> Any:
     data.corpus.CACHE = cache
-    return configs_of(resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})).data
+    return configs_of(
+        resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})
+    ).data
 
 
 def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
-    """The reader's speed on a file of characters that is not in the operating system's cache, and then once more."""
+    """The reader's speed on a file of characters that is not in the operating system's cache, and
+    then once more."""
     torch.set_num_threads(1)
     windows = data_of(text, "characters", cache).windows
-    with open(next(cache.rglob("training.ids")), "rb") as file:  # to evict it from the operating system's cache
+    # to evict it from the operating system's cache
+    with open(next(cache.rglob("training.ids")), "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     rates = {}

@@ -24,12 +24,14 @@ DROPOUTS = (
 class HuggingFace(nn.Module):
     """`BertForMaskedLM` or `ModernBertForMaskedLM`, with its head at the requested positions only.
 
-    All else is the default of its authors: in ModernBERT, two of three layers attend to 64 characters on either side.
+    All else is the default of its authors: in ModernBERT, two of three layers attend to 64
+    characters on either side.
     """
 
     def __init__(self, c: ModelConfigs, architecture: str):
         super().__init__()
-        # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
+        # transformers imports torchvision if it is installed; the one that labml_nn installs needs
+        # torch's CUDA build.
         sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
         from transformers import AutoConfig, AutoModelForMaskedLM
 
@@ -45,14 +47,21 @@ class HuggingFace(nn.Module):
         )
         self.model: Any = AutoModelForMaskedLM.from_config(config)
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
+    def forward(
+        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as
+        MaskedLanguageModel gives."""
         vectors = self.encoder(inputs, attention_mask).flatten(0, 1)  # [batch * seq_len, d_model]
         return self.predict(vectors if positions is None else vectors[positions.flatten()])
 
     def predict(self, vectors: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` of the encoder's vectors `[..., d_model]`."""
-        return self.model.cls(vectors) if hasattr(self.model, "cls") else self.model.decoder(self.model.head(vectors))
+        return (
+            self.model.cls(vectors)
+            if hasattr(self.model, "cls")
+            else self.model.decoder(self.model.head(vectors))
+        )
 
     @property
     def encoder(self) -> "Encoder":
@@ -60,7 +69,8 @@ class HuggingFace(nn.Module):
 
 
 class Encoder:
-    """The encoder of ModernBERT by the names of Folio's, for classifiers to read; that of BERT cannot be read."""
+    """The encoder of ModernBERT by the names of Folio's, for classifiers to read; that of BERT
+    cannot be read."""
 
     def __init__(self, base: Any):
         self.base, self.embedding = base, base.get_input_embeddings()
@@ -83,6 +93,7 @@ def hugging_face_modernbert(c: ModelConfigs) -> nn.Module:
 
 
 if __name__ == "__main__":
-    from experiment import main  # imported last, because it reads the names of all registered models
+    # imported last, because it reads the names of all registered models
+    from experiment import main
 
     sys.exit(main(sys.argv[1:]))

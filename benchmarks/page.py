@@ -2,7 +2,8 @@
 
 python -m benchmarks.page
 
-Such a table stands between two comments: <!-- from amd-epyc-2-cores/throughput.json --> and <!-- end -->.
+Such a table stands between two comments: <!-- from amd-epyc-2-cores/throughput.json --> and <!--
+end -->.
 """
 
 import json
@@ -26,7 +27,9 @@ def shown(path: Path) -> str:
     content = json.loads(path.read_text(encoding="utf-8"))
     facts = content["machine"]
     threads = f"{facts['threads']} thread{'s' * (facts['threads'] != '1')}"
-    commits = ", ".join(sorted({facts["commit"], *(trial["commit"] for trial in content.get("trials", []))}))
+    commits = ", ".join(
+        sorted({facts["commit"], *(trial["commit"] for trial in content.get("trials", []))})
+    )
     where = f"{facts['machine']}, {threads}, PyTorch {facts['torch']}, commit {commits}, {facts['date']}."
     return f"{markdown(content['table'])}\n{where.replace('+,', ' with uncommitted changes,')}\n"
 

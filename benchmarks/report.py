@@ -1,6 +1,7 @@
 """The table of compared training runs.
 
-Runs are compared by seed: each variant's loss minus its base's with the same seed. runs/statistics.py defines a tie.
+Runs are compared by seed: each variant's loss minus its base's with the same seed.
+runs/statistics.py defines a tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,15 @@ Results = Mapping[str, Mapping[int, Mapping[str, Any]]]  # variant -> seed -> re
 
 
 def compared(
-    results: Results, bases: Mapping[str, str], losses: Mapping[str, str], columns: Mapping[str, Mapping[str, str]]
+    results: Results,
+    bases: Mapping[str, str],
+    losses: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, str]],
 ) -> Table:
     """One row per variant: its losses, each with the difference from its base, then other columns.
 
-    `bases` has the variant that each one is compared with, if any. `losses` maps the losses in the results to headings;
-    `columns` maps further headings to the text of each variant.
+    `bases` has the variant that each one is compared with, if any. `losses` maps the losses in the
+    results to headings; `columns` maps further headings to the text of each variant.
     """
     table = []
     for variant, runs in results.items():
@@ -28,14 +32,19 @@ def compared(
             values = [run[loss] for run in runs.values()]
             row[heading] = with_error(f"{fmean(values):.3f}", standard_error(values))
             if found := difference(results, loss, variant, bases.get(variant, "")):
-                row[heading] += f" ({with_error(f'{found.mean:+.3f}', found.stderr)}, {found.verdict})"
+                row[heading] += (
+                    f" ({with_error(f'{found.mean:+.3f}', found.stderr)}, {found.verdict})"
+                )
         row |= {heading: texts.get(variant, "") for heading, texts in columns.items()}
-        table.append(row | {"characters": f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"})
+        table.append(
+            row | {"characters": f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"}
+        )
     return table
 
 
 def difference(results: Results, loss: str, variant: str, base: str) -> Difference | None:
-    """The loss of a variant minus that of its base, over seeds that both have; None if the two are not compared.
+    """The loss of a variant minus that of its base, over seeds that both have; None if the two are
+    not compared.
 
     Losses in windows as trained are compared only if the windows are equally long.
     """

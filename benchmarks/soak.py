@@ -1,10 +1,11 @@
-"""Long runs and killed runs: memory must not grow in an hour of training, and a killed run must lose nothing.
+"""Long runs and killed runs: memory must not grow in an hour of training, and a killed run must
+lose nothing.
 
 python -m benchmarks.soak [--minutes 60] [--kills 25] [--only memory|kills]
 
-The long run evaluates every few seconds, draws samples, saves, and reports to a real dashboard. Each kill is a run of
-its own: `kill -9` at a random moment, possibly while it saves, then `--resume`. It must end with the same weights as an
-undisturbed run, bit for bit.
+The long run evaluates every few seconds, draws samples, saves, and reports to a real dashboard.
+Each kill is a run of its own: `kill -9` at a random moment, possibly while it saves, then
+`--resume`. It must end with the same weights as an undisturbed run, bit for bit.
 """
 
 import os
@@ -36,10 +37,17 @@ SECONDS_BETWEEN_EVALUATIONS = 10.0  # of training
 
 
 def main(options: Namespace, path: Path) -> int:
-    """Run both parts, print the results, and write JSON; returns the exit code, 1 if memory grew or weights differ."""
-    parts = {"memory": partial(soak, minutes=options.minutes), "kills": partial(kill, times=options.kills)}
+    """Run both parts, print the results, and write JSON; returns the exit code, 1 if memory grew or
+    weights differ."""
+    parts = {
+        "memory": partial(soak, minutes=options.minutes),
+        "kills": partial(kill, times=options.kills),
+    }
     minutes = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
-    print(in_minutes(60 * (minutes[options.only] if options.only else sum(minutes.values()))), flush=True)
+    print(
+        in_minutes(60 * (minutes[options.only] if options.only else sum(minutes.values()))),
+        flush=True,
+    )
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         for name in [options.only] if options.only else parts:
@@ -55,7 +63,8 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
     os.environ["labml_app_url"] = ""  # noqa: SIM112, labml's own name
     undisturbed, _ = train(keys)
     expected = load_weights(undisturbed.checkpoints / "last.safetensors")
-    began = time.monotonic()  # of a second run, which finds everything in the cache, as the killed runs do
+    # of a second run, which finds everything in the cache, as the killed runs do
+    began = time.monotonic()
     train(keys)
     seconds = time.monotonic() - began
     generator = random.Random(0)
@@ -66,13 +75,23 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
         time.sleep(moment)
         process.kill()
         run = run_in(process.communicate()[0])
-        if run is None or not has_checkpoint(run.checkpoints) or run.status()["status"] == "completed":
+        if (
+            run is None
+            or not has_checkpoint(run.checkpoints)
+            or run.status()["status"] == "completed"
+        ):
             continue  # killed before its first save or after its last: nothing to resume
         resumed, _ = train(["--resume", str(run.path)])
         step = next(event["step"] for event in run.events() if event["event"] == "resumed")
         weights = load_weights(resumed.checkpoints / "last.safetensors")
         is_same = all(weights[name].equal(expected[name]) for name in expected)
-        kills.append({"after_seconds": round(moment, 1), "resumed_from_step": step, "has_same_weights": is_same})
+        kills.append(
+            {
+                "after_seconds": round(moment, 1),
+                "resumed_from_step": step,
+                "has_same_weights": is_same,
+            }
+        )
         print(f"kill {len(kills)}: {kills[-1]}", flush=True)
     n_same = sum(each["has_same_weights"] for each in kills)
     words = f"{n_same} of {times} end with the same weights, bit for bit"
@@ -82,7 +101,8 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
 
 def soak(folder: Path, minutes: float) -> dict[str, Any]:
     """Train for a long time next to a dashboard, and watch the resident memory (MiB)."""
-    seconds = 60 * minutes  # of wall-clock time; the run's own budget counts training time and is never reached
+    # of wall-clock time; the run's own budget counts training time and is never reached
+    seconds = 60 * minutes
     evaluations = max(2, int(seconds / SECONDS_BETWEEN_EVALUATIONS))
     budget = {"training.max_seconds": seconds, "training.evaluations": evaluations}
     keys = key_words(recipe("soak_long") | budget | {"logs": str(folder / "soak")})
@@ -101,7 +121,9 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     first, last = (f"{found[name]:.0f} MiB" for name in ("mib_at_first", "mib_at_last"))
     words = f"at most {first} in the ten minutes after the warm-up, {last} in the last ten"
     return {
-        "table": [{"test": f"memory in {minutes:g} minutes of training with a dashboard", "result": words}],
+        "table": [
+            {"test": f"memory in {minutes:g} minutes of training with a dashboard", "result": words}
+        ],
         "passed": process.returncode == 130 and found["growth"] <= ALLOWED_GROWTH,
         "minutes": minutes,
         "exit_code": process.returncode,  # 130: ended by Ctrl-C, as intended
@@ -113,7 +135,14 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
     """The address of a dashboard."""
-    command = [sys.executable, "dashboard.py", "--port", "0", "--db", str(folder / "dashboard.sqlite3")]
+    command = [
+        sys.executable,
+        "dashboard.py",
+        "--port",
+        "0",
+        "--db",
+        str(folder / "dashboard.sqlite3"),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,13 +1,16 @@
-"""All masking strategies and several masking rates at the same number of training steps, by losses and by tasks.
+"""All masking strategies and several masking rates at the same number of training steps, by losses
+and by tasks.
 
 python -m benchmarks.strategies [--seeds 3] [--steps 600]
 
-All runs train the preset `base` on the built-in play, whose tasks have exact labels. A strategy may only be better at
-what it trains, so three losses are shown: by the protocol (single characters masked at random), with whole words
-masked, and with spans of five characters masked, all on the same windows. The tasks are learned by a linear probe from
-64 labelled examples; shown is how far its accuracy is below the best possible one, as the mean over tasks: over all,
-and without `grammatical`, where one wrong character decides. Differences are from `random`, by seed: runs with the same
-seed begin with the same weights, see the same windows and learn from the same labelled examples.
+All runs train the preset `base` on the built-in play, whose tasks have exact labels. A strategy may
+only be better at what it trains, so three losses are shown: by the protocol (single characters
+masked at random), with whole words masked, and with spans of five characters masked, all on the
+same windows. The tasks are learned by a linear probe from 64 labelled examples; shown is how far
+its accuracy is below the best possible one, as the mean over tasks: over all, and without
+`grammatical`, where one wrong character decides. Differences are from `random`, by seed: runs with
+the same seed begin with the same weights, see the same windows and learn from the same labelled
+examples.
 """
 
 from argparse import Namespace
@@ -33,7 +36,9 @@ from trained.measures import hard_masks
 BASE = "random"
 LABELS = 64
 RECIPE = recipe("strategies")
-VARIANTS: dict[str, dict[str, Any]] = {name: {"masking.strategy": name} for name in STRATEGIES} | RECIPE["variants"]
+VARIANTS: dict[str, dict[str, Any]] = {
+    name: {"masking.strategy": name} for name in STRATEGIES
+} | RECIPE["variants"]
 LOSSES = {
     "loss.valid": "protocol",
     "loss.words": "whole words",
@@ -45,7 +50,11 @@ LOSSES = {
 
 
 def main(options: Namespace, path: Path) -> None:
-    common = COMMON | {"data.corpus": PLAY, "training.max_seconds": None, "training.max_steps": options.steps}
+    common = COMMON | {
+        "data.corpus": PLAY,
+        "training.max_seconds": None,
+        "training.max_steps": options.steps,
+    }
     tasks = {name: build(REPORT) for name, build in TASKS[PLAY].items()}
     ceilings = {name: task.ceiling() for name, task in tasks.items() if task.ceiling}
     trials = trials_of(VARIANTS, common, options.seeds, "base")
@@ -53,16 +62,25 @@ def main(options: Namespace, path: Path) -> None:
     results = by_variant(rows)
     names = sorted(results, key=lambda name: fmean(run["tasks"] for run in results[name].values()))
     bases = {name: BASE for name in VARIANTS if name != BASE}
-    table = compared({name: results[name] for name in names}, bases, LOSSES, {"claim": RECIPE["claims"]})
+    table = compared(
+        {name: results[name] for name in names}, bases, LOSSES, {"claim": RECIPE["claims"]}
+    )
     save_results(path, table, steps=options.steps, trials=rows)
 
 
-def measure(tasks: Mapping[str, Task], ceilings: Mapping[str, float], run: RunFolder) -> dict[str, Any]:
-    """The losses of a run by the protocol and with hard masks, and how far probes are below the ceilings of tasks."""
+def measure(
+    tasks: Mapping[str, Task], ceilings: Mapping[str, float], run: RunFolder
+) -> dict[str, Any]:
+    """The losses of a run by the protocol and with hard masks, and how far probes are below the
+    ceilings of tasks."""
     trained = load_trained(str(run.path))
     hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
-    below = {name: ceilings[name] - accuracy_of_probe(trained, task) for name, task in tasks.items()}
-    of_tasks = {"tasks": fmean(below.values())} | {f"tasks.{name}": each for name, each in below.items()}
+    below = {
+        name: ceilings[name] - accuracy_of_probe(trained, task) for name, task in tasks.items()
+    }
+    of_tasks = {"tasks": fmean(below.values())} | {
+        f"tasks.{name}": each for name, each in below.items()
+    }
     of_tasks["tasks.others"] = fmean(each for name, each in below.items() if name != "grammatical")
     losses = {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
     return last_losses(run) | losses | of_tasks
@@ -73,7 +91,9 @@ def accuracy_of_probe(trained: Trained, task: Task) -> float:
     examples = task.draw(LABELS, trained.values["seed"])
     labelled, test = (units(task, part, trained.longest_text) for part in (examples, task.test))
     ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
-    probe = probed(Classifier(trained.model, len(label_names(task)), task.kind), ids, labelled.labels)
+    probe = probed(
+        Classifier(trained.model, len(label_names(task)), task.kind), ids, labelled.labels
+    )
     right, counts = accuracies(task, scores_of(probe, test_ids), test)
     return float(right.sum() / counts.sum())
 

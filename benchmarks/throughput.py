@@ -1,10 +1,12 @@
-"""Characters per second: Folio's training step, the annotated experiment's, and Hugging Face's BERT and ModernBERT.
+"""Characters per second: Folio's training step, the annotated experiment's, and Hugging Face's BERT
+and ModernBERT.
 
 python -m benchmarks.throughput [--repeats 5 | --quick]
 
-All take turns in one process, with the same shape, text, masking rate and training step; the model, the masker, the
-optimizer and the precision are their own. Logits are computed at the masked positions only, which is in favor of the
-annotated experiment and of BERT. The share of the peak is that of `training.speed`.
+All take turns in one process, with the same shape, text, masking rate and training step; the model,
+the masker, the optimizer and the precision are their own. Logits are computed at the masked
+positions only, which is in favor of the annotated experiment and of BERT. The share of the peak is
+that of `training.speed`.
 """
 
 from argparse import Namespace
@@ -25,7 +27,8 @@ from training.speed import operations_per_char, peak, seconds_per_call
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
 LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
-SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows per step, characters per window
+# sizes of the model, windows per step, characters per window
+SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]
 SECONDS_PER_TURN = 1.0
 ADAMW = {"training.optimizer": "adamw"}
 FLOAT32 = "Folio with AdamW, float32"
@@ -40,13 +43,18 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
 
 
 def main(options: Namespace, path: Path) -> None:
-    slower: list[str] = []  # lines about compiling, for example why a step is not compiled or recorded
+    # lines about compiling, for example why a step is not compiled or recorded
+    slower: list[str] = []
     groups = {}
     for sizes, n_windows, seq_len in SHAPES[:1] if options.quick else SHAPES:
-        name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
+        name = (
+            f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
+        )
         stages = [{"until": 1.0, "seq_len": seq_len}]
         shape = sizes | {"training.chars_per_step": n_windows * seq_len, "training.stages": stages}
-        groups[name] = {variant: candidate(keys | shape, slower.append) for variant, keys in RECIPES.items()}
+        groups[name] = {
+            variant: candidate(keys | shape, slower.append) for variant, keys in RECIPES.items()
+        }
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
 
 
@@ -71,11 +79,17 @@ def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[
 
 def configured(keys: dict[str, Any]) -> Configs:
     """The preset of this machine's device with `keys`, and with what all have in common."""
-    keys = {"data.corpus": "tiny_shakespeare"} | keys | {"model.ngrams": 0, "masking.masking_prob": 0.15}
+    keys = (
+        {"data.corpus": "tiny_shakespeare"}
+        | keys
+        | {"model.ngrams": 0, "masking.masking_prob": 0.15}
+    )
     return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys))
 
 
-def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
+def warmed_up_step(
+    configs: Configs, report: Callable[[str], None] = print
+) -> Callable[[], torch.Tensor]:
     """A function that takes a warmed-up step of the only stage and returns the loss, on the device."""
     ((step, (stage,)),) = warmed_up(configs, report)
     return lambda: step(stage)["loss"]

@@ -1,14 +1,17 @@
-"""Seconds of training until the validation loss reaches given values: Folio's preset against its peers.
+"""Seconds of training until the validation loss reaches given values: Folio's preset against its
+peers.
 
 python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 
-The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds; their schedules are as long. Folio
-trains for 0.3 of them (180, as its preset `quick` says), and the annotated recipe for 0.2, because it stays on its
-plateau. All are trained by the same loop on the same text, and judged by the protocol. Only training time counts.
-Times between two evaluations are interpolated linearly; ≤ marks a loss that the first evaluation was already below.
+The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds; their schedules
+are as long. Folio trains for 0.3 of them (180, as its preset `quick` says), and the annotated
+recipe for 0.2, because it stays on its plateau. All are trained by the same loop on the same text,
+and judged by the protocol. Only training time counts. Times between two evaluations are
+interpolated linearly; ≤ marks a loss that the first evaluation was already below.
 
---search compares characters per step and learning rates of each peer in runs of 75 seconds (20 on CUDA). The best ones
-are in benchmarks/recipes/peers.yaml, except for BERT: its second best wins in 600 seconds.
+--search compares characters per step and learning rates of each peer in runs of 75 seconds (20 on
+CUDA). The best ones are in benchmarks/recipes/peers.yaml, except for BERT: its second best wins in
+600 seconds.
 """
 
 import statistics
@@ -42,10 +45,13 @@ def main(options: Namespace, path: Path) -> None:
         seconds = PEERS["search_seconds"][preset]
         trials = trials_of(searched(preset), COMMON | {"training.max_seconds": seconds}, 1, preset)
         rows = run_trials(path, trials, last_losses, seconds + 30)
-        save_results(path, compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {}), trials=rows)
+        save_results(
+            path, compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {}), trials=rows
+        )
         return
     trials = trials_of(recipes(preset, options.seconds), COMMON, options.seeds, preset)
-    seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50  # with evaluations and the start
+    # with evaluations and the start
+    seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50
     rows = run_trials(path, trials, measure, seconds_per_run)
     results = by_variant(rows)
     bases = {name: FOLIO for name in results if name != FOLIO}
@@ -60,11 +66,19 @@ def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
     Raises ConfigError if the peers have not been searched for this preset.
     """
     if preset not in PEERS["best"]:
-        raise ConfigError(f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search")
-    keys = {FOLIO: {}, "annotated": read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None}}
-    keys |= {peer: peer_keys(peer, preset) | values for peer, values in PEERS["best"][preset].items()}
+        raise ConfigError(
+            f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search"
+        )
+    keys = {
+        FOLIO: {},
+        "annotated": read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None},
+    }
+    keys |= {
+        peer: peer_keys(peer, preset) | values for peer, values in PEERS["best"][preset].items()
+    }
     return {
-        name: keys[name] | {"training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
+        name: keys[name]
+        | {"training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
         for name, share in SHARES.items()
     }
 
@@ -73,7 +87,8 @@ def searched(preset: str) -> dict[str, dict[str, Any]]:
     """Every peer with all values of the search, by variant."""
     lists = PEERS["search"][preset]
     return {
-        f"{peer}: {', '.join(map(str, values))}": peer_keys(peer, preset) | dict(zip(lists, values, strict=True))
+        f"{peer}: {', '.join(map(str, values))}": peer_keys(peer, preset)
+        | dict(zip(lists, values, strict=True))
         for peer in PEERS["peers"]
         for values in product(*lists.values())
     }
@@ -101,13 +116,24 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float:
 
 
 def columns(results: Results) -> dict[str, dict[str, str]]:
-    """The median of each recipe's seconds to each loss, to counting, and to the lowest loss of any peer."""
-    of_peers = [loss for peer in PEERS["peers"] for run in results[peer].values() for _, loss in run["curve"]]
+    """The median of each recipe's seconds to each loss, to counting, and to the lowest loss of any
+    peer."""
+    of_peers = [
+        loss
+        for peer in PEERS["peers"]
+        for run in results[peer].values()
+        for _, loss in run["curve"]
+    ]
     losses = {f"{loss}": loss for loss in LOSSES} | {"counting": results[FOLIO][0]["counting"]}
     losses[f"{min(of_peers):.3f}, a peer's best"] = min(of_peers)
-    seconds = {name: statistics.median(run["seconds"] for run in runs.values()) for name, runs in results.items()}
+    seconds = {
+        name: statistics.median(run["seconds"] for run in runs.values())
+        for name, runs in results.items()
+    }
     return {
-        f"to {heading}": {name: median_seconds(loss, list(runs.values())) for name, runs in results.items()}
+        f"to {heading}": {
+            name: median_seconds(loss, list(runs.values())) for name, runs in results.items()
+        }
         for heading, loss in sorted(losses.items(), key=lambda item: -item[1])
     } | {"seconds": {name: f"{value:.0f}" for name, value in seconds.items()}}
 
@@ -125,9 +151,16 @@ def figure(results: Results) -> Figure:
     axes = drawn.subplots()
     for i, (variant, runs) in enumerate(results.items()):
         for seed, run in runs.items():
-            axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=None if seed else variant)
+            axes.plot(
+                *zip(*run["curve"], strict=True),
+                ".-",
+                color=f"C{i}",
+                label=None if seed else variant,
+            )
     axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
-    axes.set(xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)")
+    axes.set(
+        xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)"
+    )
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")

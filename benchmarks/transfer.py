@@ -2,10 +2,11 @@
 
 python -m benchmarks.transfer [PRESET ...] [--seeds 3] [--seconds 600] [--labels 64] [--draws 2]
 
-Each preset (default: base, quick, modernbert, and Hugging Face's ModernBERT as `peer`) is trained for --seconds, once
-per seed, on the built-in play and on tiny Shakespeare. Each run learns the tasks on its text as finetune.py does, from
---draws draws of labels of its own. The table has the accuracy of the fine-tuned models, of other methods with the first
-preset, and the best possible one. The 95% intervals are over seeds, draws of labels and test texts.
+Each preset (default: base, quick, modernbert, and Hugging Face's ModernBERT as `peer`) is trained
+for --seconds, once per seed, on the built-in play and on tiny Shakespeare. Each run learns the
+tasks on its text as finetune.py does, from --draws draws of labels of its own. The table has the
+accuracy of the fine-tuned models, of other methods with the first preset, and the best possible
+one. The 95% intervals are over seeds, draws of labels and test texts.
 """
 
 from argparse import Namespace
@@ -33,7 +34,16 @@ from runs.run_folder import RunFolder
 from runs.statistics import margin_of_sum, standard_error, with_error
 from trained.comparison import answers_of, ceiling_of
 from trained.load import load_trained
-from trained.task_results import BASELINES, CONTEXT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
+from trained.task_results import (
+    BASELINES,
+    CONTEXT,
+    FROM_SCRATCH,
+    NGRAMS,
+    PRETRAINED,
+    PROBE,
+    ZERO_SHOT,
+    gap_closed,
+)
 from writing.judge import ratio
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)
@@ -54,7 +64,9 @@ def main(options: Namespace, path: Path) -> None:
         common = COMMON | {"data.corpus": corpus, "training.max_seconds": options.seconds}
         trials = of_presets(options.presets or PRESETS, common, options.seeds)
         seconds = options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
-        found = run_trials(path, [trial | how for trial in trials], partial(measure, **how), seconds)
+        found = run_trials(
+            path, [trial | how for trial in trials], partial(measure, **how), seconds
+        )
         rows += found
         table += table_of_tasks(by_variant(found))
     save_results(path, table, trials=rows)
@@ -71,7 +83,8 @@ def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> l
 
 
 def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
-    """The losses of a run, and what it reaches on each task of its text, with the spread over draws and test texts."""
+    """The losses of a run, and what it reaches on each task of its text, with the spread over draws
+    and test texts."""
     trained = load_trained(str(run.path))
     seed, corpus = trained.values["seed"], trained.run.corpus()["name"]
     tasks = {}
@@ -88,15 +101,18 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
 
 
 def spread_of(right: np.ndarray, counts: np.ndarray) -> dict[str, float]:
-    """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, and its variance over test texts."""
+    """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, and its variance over test
+    texts."""
     mean, error = ratio(torch.from_numpy(right.mean(0)), torch.from_numpy(counts))
     return {"mean": mean, "variance": error**2}
 
 
 def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The mean of runs with other seeds and draws of labels, with its 95% interval over these and test texts.
+    """The mean of runs with other seeds and draws of labels, with its 95% interval over these and
+    test texts.
 
-    The variances of both are added. That over test texts is of a single run, so the interval is slightly too wide.
+    The variances of both are added. That over test texts is of a single run, so the interval is
+    slightly too wide.
     """
     means = [run["mean"] for run in runs]
     if len(runs) == 1:
@@ -105,7 +121,9 @@ def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {"mean": fmean(means), "margin": margin_of_sum(variances, [len(runs) - 1, MANY])}
 
 
-def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> dict[str, dict[str, Any]]:
+def scores_of(
+    runs: Results, variant: str, task: str, kind: str = "scores"
+) -> dict[str, dict[str, Any]]:
     """The scores (or gains) of each method on a task, over the seeds of a variant."""
     found = [run["tasks"][task][kind] for run in runs[variant].values()]
     return {method: interval_of([each[method] for each in found]) for method in found[0]}
@@ -116,22 +134,40 @@ def shown(score: Mapping[str, Any]) -> str:
 
 
 def table_of_tasks(results: Results) -> list[dict[str, str]]:
-    """A row per task: the fine-tuned presets, other methods with the shape and labels of the first, and the ceiling."""
+    """A row per task: the fine-tuned presets, other methods with the shape and labels of the first,
+    and the ceiling."""
     table, first = [], next(iter(results))
     for task, of_first in results[first][0]["tasks"].items():
         scores, gains = scores_of(results, first, task), scores_of(results, first, task, "gains")
-        row = {"": task} | {name: shown(scores_of(results, name, task)[PRETRAINED]) for name in results}
-        row |= {f"{first}, {method}": shown(scores[method]) for method in (PROBE, ZERO_SHOT) if method in scores}
-        row |= {method: shown(scores[method]) for method in (FROM_SCRATCH, NGRAMS, CONTEXT) if method in scores}
+        row = {"": task} | {
+            name: shown(scores_of(results, name, task)[PRETRAINED]) for name in results
+        }
+        row |= {
+            f"{first}, {method}": shown(scores[method])
+            for method in (PROBE, ZERO_SHOT)
+            if method in scores
+        }
+        row |= {
+            method: shown(scores[method])
+            for method in (FROM_SCRATCH, NGRAMS, CONTEXT)
+            if method in scores
+        }
         closed = gap_closed({"scores": scores, "ceiling": of_first["ceiling"]})
-        beaten = [name for name, gain in gains.items() if gain["margin"] is not None and gain["mean"] > gain["margin"]]
+        beaten = [
+            name
+            for name, gain in gains.items()
+            if gain["margin"] is not None and gain["mean"] > gain["margin"]
+        ]
         row["ceiling"] = "" if of_first["ceiling"] is None else f"{of_first['ceiling']:.3f}"
         row["gap closed"] = "" if closed is None else f"{closed:.0%}"
         row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
         table.append(row)
     losses = {name: [run["loss.valid"] for run in runs.values()] for name, runs in results.items()}
     corpus = next(iter(results[first].values()))["corpus"]
-    of_presets = {name: with_error(f"{fmean(each):.3f}", standard_error(each)) for name, each in losses.items()}
+    of_presets = {
+        name: with_error(f"{fmean(each):.3f}", standard_error(each))
+        for name, each in losses.items()
+    }
     return [*table, {"": f"`loss.valid` on {corpus}"} | of_presets]
 
 
@@ -139,7 +175,17 @@ if __name__ == "__main__":
     names = f"presets (default: {' '.join(PRESETS)})"
     options: dict[str, dict[str, Any]] = {
         "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
-        "labels": {"type": number(int, 8), "default": 64, "metavar": "N", "help": "labelled examples (default: 64)"},
-        "draws": {"type": number(int, 1), "default": 2, "metavar": "N", "help": "draws of labels per run (default: 2)"},
+        "labels": {
+            "type": number(int, 8),
+            "default": 64,
+            "metavar": "N",
+            "help": "labelled examples (default: 64)",
+        },
+        "draws": {
+            "type": number(int, 1),
+            "default": 2,
+            "metavar": "N",
+            "help": "draws of labels per run (default: 2)",
+        },
     }
     run_benchmark(main, options, seeds=3, seconds=600.0)

@@ -1,7 +1,7 @@
 """Training runs to compare, one per variant and seed.
 
-Results are kept in logs/benchmarks as they come, so an interrupted comparison continues where it stopped. They count
-only for the commit that produced them; those of uncommitted code are not kept.
+Results are kept in logs/benchmarks as they come, so an interrupted comparison continues where it
+stopped. They count only for the commit that produced them; those of uncommitted code are not kept.
 """
 
 import hashlib
@@ -28,14 +28,22 @@ COMMON = {
     **{"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0},
     "training.threads": torch.get_num_threads(),  # the same for all runs
 }
-LOSSES = {"loss.valid": "windows of 256 (the protocol)", "loss.valid_at_seq_len": "windows as trained"}
-Trial = dict[str, Any]  # {"variant", "preset", "seed", "keys"}; the keys are set on the command line
+LOSSES = {
+    "loss.valid": "windows of 256 (the protocol)",
+    "loss.valid_at_seq_len": "windows as trained",
+}
+# {"variant", "preset", "seed", "keys"}; the keys are set on the command line
+Trial = dict[str, Any]
 
 
 def trials_of(
-    variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int, preset: str = "quick"
+    variants: Mapping[str, Mapping[str, Any]],
+    common: Mapping[str, Any],
+    seeds: int,
+    preset: str = "quick",
 ) -> list[Trial]:
-    """Every variant with every seed, seed by seed, so an interrupted comparison has all variants of its first seeds."""
+    """Every variant with every seed, seed by seed, so an interrupted comparison has all variants of
+    its first seeds."""
     return [
         {"variant": name, "preset": preset, "seed": seed, "keys": {**common, **keys}}
         for seed in range(seeds)
@@ -44,45 +52,69 @@ def trials_of(
 
 
 def run_trials(
-    path: Path, trials: list[Trial], measure: Callable[[RunFolder], dict[str, Any]], seconds_per_run: float
+    path: Path,
+    trials: list[Trial],
+    measure: Callable[[RunFolder], dict[str, Any]],
+    seconds_per_run: float,
 ) -> list[Trial]:
-    """Train and measure all trials; returns them with their results. `path` is that of the benchmark's results.
+    """Train and measure all trials; returns them with their results. `path` is that of the
+    benchmark's results.
 
     `seconds_per_run` is the expected duration. Raises RuntimeError if a run fails.
     """
     here = machine()
-    benchmark = path.name.partition("-")[0]  # without its options, because the keys of a trial contain them
-    folder = RUNS / path.parent.name / benchmark / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
-    digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
+    # without its options, because the keys of a trial contain them
+    benchmark = path.name.partition("-")[0]
+    folder = (
+        RUNS
+        / path.parent.name
+        / benchmark
+        / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
+    )
+    digests = [
+        hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials
+    ]
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     left = sum(not file.exists() for file in files)
     print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
-    why_not = "not kept, because the code has uncommitted changes" if here["commit"].endswith("+") else ""
+    why_not = (
+        "not kept, because the code has uncommitted changes" if here["commit"].endswith("+") else ""
+    )
     print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:
-        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # else the first run would compute them
+        # else the first run would compute them
+        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))
     rows = []
     for trial, file in zip(trials, files, strict=True):
         if not file.exists():
             row = _train(trial, measure)
             left -= 1
-            numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
+            numbers = "  ".join(
+                f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float)
+            )
             seconds = f"{row['wall_seconds']:.0f} s"
-            print(f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)", flush=True)
+            print(
+                f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)",
+                flush=True,
+            )
             is_committed = row["commit"] == here["commit"] and not row["commit"].endswith("+")
-            if is_committed and not file.exists():  # else another process was first, and may have used its result
+            # else another process was first, and may have used its result
+            if is_committed and not file.exists():
                 write_json(file, row)
         rows.append(json.loads(file.read_text()) if file.exists() else row)
     return rows
 
 
 def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
-    """Train in a separate process; returns the run and the output. Raises RuntimeError if training fails."""
+    """Train in a separate process; returns the run and the output. Raises RuntimeError if training
+    fails."""
     command = [sys.executable, "-m", program, *words]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     run = run_in(result.stdout)
     if result.returncode or run is None:
-        raise RuntimeError(f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
+        raise RuntimeError(
+            f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}"
+        )
     return run, result.stdout
 
 
@@ -93,7 +125,8 @@ def run_in(output: str) -> RunFolder | None:
 
 
 def last_losses(run: RunFolder) -> dict[str, Any]:
-    """A finished run's validation losses, and the length of its last windows, its characters and its seconds."""
+    """A finished run's validation losses, and the length of its last windows, its characters and
+    its seconds."""
     row = run.metrics()[-1]
     return {key: row[key] for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")}
 
@@ -112,5 +145,6 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
         "results": results,
         "compiled": "\ncompiled in " in output,
         "wall_seconds": round(time.monotonic() - began, 1),
-        "commit": before if commit() == before else f"{before.rstrip('+')}+",  # if the code changed meanwhile
+        # if the code changed meanwhile
+        "commit": before if commit() == before else f"{before.rstrip('+')}+",
     }

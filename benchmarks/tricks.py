@@ -2,12 +2,13 @@
 
 python -m benchmarks.tricks [NAME ...] [--seeds 3] [--steps 700]
 
-Without a name, all rows of benchmarks/recipes/tricks.yaml are tried. Each is compared twice with `quick`, trained with
-the same seeds. At equal steps, both train for --steps. At equal seconds, the row takes as many steps as fit into the
-time of `quick`: their number follows from the ratio of the training seconds, the median over seeds. The row is trained
-again with that number, unless it differs by at most 5%: then the same runs count for both. The clock decides only this
-number: schedules depend on steps. The table shows the range of the ratios, because the speed of a machine may change
-between two runs.
+Without a name, all rows of benchmarks/recipes/tricks.yaml are tried. Each is compared twice with
+`quick`, trained with the same seeds. At equal steps, both train for --steps. At equal seconds, the
+row takes as many steps as fit into the time of `quick`: their number follows from the ratio of the
+training seconds, the median over seeds. The row is trained again with that number, unless it
+differs by at most 5%: then the same runs count for both. The clock decides only this number:
+schedules depend on steps. The table shows the range of the ratios, because the speed of a machine
+may change between two runs.
 """
 
 from argparse import Namespace
@@ -34,7 +35,9 @@ def chosen(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     for name in names:
         if name not in tricks:
             near = get_close_matches(name, tricks, 1)
-            hint = f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
+            hint = (
+                f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
+            )
             raise ConfigError(f"unknown trick {shortened(name)!r}: {hint}")
     return {name: row for name, row in tricks.items() if not names or name in names}
 
@@ -57,17 +60,24 @@ def main(options: Namespace, path: Path) -> None:
         name: [run["seconds"] / results[BASE][seed]["seconds"] for seed, run in runs.items()]
         for name, runs in results.items()
     }
-    steps = {name: steps_in_the_same_time(median(ratios), options.steps) for name, ratios in times.items()}
+    steps = {
+        name: steps_in_the_same_time(median(ratios), options.steps)
+        for name, ratios in times.items()
+    }
     again = [
         trial | {"keys": trial["keys"] | {"training.max_steps": steps[trial["variant"]]}}
         for trial in trials
         if steps[trial["variant"]] != options.steps
     ]
-    same_time = results | by_variant(run_trials(path, again, last_losses, seconds_per_run) if again else [])
+    same_time = results | by_variant(
+        run_trials(path, again, last_losses, seconds_per_run) if again else []
+    )
     for row in rows:
         row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]]["loss.valid"]
     columns = {
-        "step time": {name: f"{median(x):.2f} ({min(x):.2f} to {max(x):.2f})" for name, x in times.items()},
+        "step time": {
+            name: f"{median(x):.2f} ({min(x):.2f} to {max(x):.2f})" for name, x in times.items()
+        },
         "source: claim": {name: f"{row['source']}: {row['claim']}" for name, row in tricks.items()},
     }
     table = compared(results, dict.fromkeys(tricks, BASE), LOSSES, columns)

@@ -14,22 +14,36 @@ Candidates = Mapping[str, Callable[[], Measures]]
 
 
 def compare(
-    path: Path, groups: Mapping[str, Candidates], rounds: int, *, base: str = "", warmup: int = 0, **facts: Any
+    path: Path,
+    groups: Mapping[str, Candidates],
+    rounds: int,
+    *,
+    base: str = "",
+    warmup: int = 0,
+    **facts: Any,
 ) -> None:
-    """Measure the candidates of each group in turns, print the table of medians, and write it with all data as JSON.
+    """Measure the candidates of each group in turns, print the table of medians, and write it with
+    all data as JSON.
 
-    Each call of a candidate returns its measures. The first of them, a speed, is compared with that of the candidate
-    `base` in the same round: the ratio is the median over rounds, with its quartiles. `facts` are written too.
+    Each call of a candidate returns its measures. The first of them, a speed, is compared with that
+    of the candidate `base` in the same round: the ratio is the median over rounds, with its
+    quartiles. `facts` are written too.
     """
     table, turns = [], {}
     for group, candidates in groups.items():
         turns[group] = take_turns(candidates, rounds, warmup)
         for name, found in turns[group].items():
             row = {"": f"{group}: {name}"}
-            row |= {measure: in_words(np.median([each[measure] for each in found])) for measure in found[0]}
+            row |= {
+                measure: in_words(np.median([each[measure] for each in found]))
+                for measure in found[0]
+            }
             if base:
                 speed = next(iter(found[0]))
-                ratios = [own[speed] / other[speed] for own, other in zip(found, turns[group][base], strict=True)]
+                ratios = [
+                    own[speed] / other[speed]
+                    for own, other in zip(found, turns[group][base], strict=True)
+                ]
                 low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
                 words = "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
                 row[f"ratio to {base} (quartiles)"] = words
@@ -43,9 +57,11 @@ def in_words(value: float) -> str:
 
 
 def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str, list[Measures]]:
-    """Call every candidate once per round and return its results, without those of the first `warmup` rounds.
+    """Call every candidate once per round and return its results, without those of the first
+    `warmup` rounds.
 
-    Each round begins with another candidate. Prints how long it will take once the first round is over.
+    Each round begins with another candidate. Prints how long it will take once the first round is
+    over.
     """
     names = list(candidates)
     results: dict[str, list[Measures]] = {name: [] for name in names}

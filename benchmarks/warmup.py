@@ -2,9 +2,10 @@
 
 python -m benchmarks.warmup [--seeds 3] [--seconds 180]
 
-All runs of a preset have its masking rates in the same parts of the training, and its characters per step. Only the
-length of the windows differs. The protocol's windows have 256 characters; the loss in windows as long as the last ones
-of the training judges a model that was trained on short windows without extrapolation.
+All runs of a preset have its masking rates in the same parts of the training, and its characters
+per step. Only the length of the windows differs. The protocol's windows have 256 characters; the
+loss in windows as long as the last ones of the training judges a model that was trained on short
+windows without extrapolation.
 """
 
 from argparse import Namespace
@@ -20,14 +21,22 @@ WITH_WARMUP = ("quick", "modernbert")
 
 
 def main(options: Namespace, path: Path) -> None:
-    rows = run_trials(path, trials(options.seconds, options.seeds), last_losses, options.seconds + 60)
-    save_results(path, compared(by_variant(rows), bases(), LOSSES, {}), seconds=options.seconds, trials=rows)
+    rows = run_trials(
+        path, trials(options.seconds, options.seeds), last_losses, options.seconds + 60
+    )
+    save_results(
+        path, compared(by_variant(rows), bases(), LOSSES, {}), seconds=options.seconds, trials=rows
+    )
 
 
 def trials(seconds: float, seeds: int) -> list[Trial]:
     """All variants of each preset, seed by seed."""
     common = COMMON | {"training.max_seconds": seconds}
-    found = [trial for preset in WITH_WARMUP for trial in trials_of(variants(preset), common, seeds, preset)]
+    found = [
+        trial
+        for preset in WITH_WARMUP
+        for trial in trials_of(variants(preset), common, seeds, preset)
+    ]
     return sorted(found, key=lambda trial: trial["seed"])
 
 
@@ -36,12 +45,17 @@ def variants(preset: str) -> dict[str, dict[str, Any]]:
     stages = read_config(PRESETS / f"{preset}.yaml")["training.stages"]
     lengths = [stages[-1]["seq_len"], stages[0]["seq_len"]]
     single = {f"{preset}, {n} only": [{**row, "seq_len": n} for row in stages] for n in lengths}
-    return {name: {"training.stages": rows} for name, rows in ({f"{preset}, warmup": stages} | single).items()}
+    return {
+        name: {"training.stages": rows}
+        for name, rows in ({f"{preset}, warmup": stages} | single).items()
+    }
 
 
 def bases() -> dict[str, str]:
     """Each length is compared with the warmup of the same preset."""
-    return {name: f"{preset}, warmup" for preset in WITH_WARMUP for name in list(variants(preset))[1:]}
+    return {
+        name: f"{preset}, warmup" for preset in WITH_WARMUP for name in list(variants(preset))[1:]
+    }
 
 
 if __name__ == "__main__":

@@ -7,16 +7,26 @@ from typing import Any
 
 from runs.schema import is_number
 
-CURVE = ("step", "chars", "seconds", "loss.valid", "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
+CURVE = (
+    "step",
+    "chars",
+    "seconds",
+    "loss.valid",
+    "loss.valid_per_character",
+    "loss.train",
+    "excess",
+    "accuracy.valid",
+)
 MAX_POINTS = 500  # of a curve
-SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}  # keys in which repeats of a run may differ
+# keys in which repeats of a run may differ
+SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
 
 def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
-    """A curve with further rows. A long one keeps evenly spaced rows, which depend only on their number, and the
-    last."""
+    """A curve with further rows. A long one keeps evenly spaced rows, which depend only on their
+    number, and the last."""
     first = curve[-1][0] + 1 if curve else 0
     points = curve + [
         [number, *(row[name] if is_number(row.get(name)) else None for name in CURVE)]
@@ -29,14 +39,15 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
 
 
 def group_of(configs: Mapping[str, Any]) -> str:
-    """A hash that is the same for runs that differ only in their seed; the hash of the text is among the `configs`."""
+    """A hash that is the same for runs that differ only in their seed; the hash of the text is
+    among the `configs`."""
     settings = {key: value for key, value in configs.items() if key not in SAME_EXPERIMENT}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:
-    """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit` have the same unit:
-    nats per token of the same text."""
+    """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit`
+    have the same unit: nats per token of the same text."""
     about = record["about"]
     configs, corpus = about["configs"], about["corpus"]
     source, *words = about["command"].split(" ")
@@ -56,5 +67,9 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
         "state": record["status"],
         "hidden": record["hidden"],
         "last": {name: values[-1] for name, values in columns.items()},
-        "curve": {name: values for name, values in columns.items() if any(value is not None for value in values)},
+        "curve": {
+            name: values
+            for name, values in columns.items()
+            if any(value is not None for value in values)
+        },
     }

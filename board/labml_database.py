@@ -14,13 +14,15 @@ def connect(store: Store) -> None:
     """Replaces labml-app's connection to MongoDB."""
     Model.set_db_drivers([Driver(model, store) for model in db.models])
     Index.set_db_drivers([Driver(index, store) for index in db.indexes])
-    db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
+    # it would store one per refresh of a page
+    db.user.User.generate_session_token = lambda self, token: "local"
     fill()
 
 
 def fill() -> None:
-    """Add the projects and the user that labml-app needs, if the database does not have them. Clients send no token in
-    the query, where labml-app reads it, so the empty token becomes an alias of the local user's project."""
+    """Add the projects and the user that labml-app needs, if the database does not have them.
+    Clients send no token in the query, where labml-app reads it, so the empty token becomes an
+    alias of the local user's project."""
     for token in (db.settings.FLOAT_PROJECT_TOKEN, db.settings.SAMPLES_PROJECT_TOKEN):
         db.project.create_project(token, token)
     user = db.user.get_or_create_user("local", is_local_user=True)
@@ -29,11 +31,13 @@ def fill() -> None:
 
 
 class Driver:
-    """The objects of one of labml-app's models, as JSON, or one of its indexes: what labml_db calls of its drivers."""
+    """The objects of one of labml-app's models, as JSON, or one of its indexes: what labml_db calls
+    of its drivers."""
 
     def __init__(self, kind: type[Model] | type[Index], store: Store):
         self.model_name = self.index_name = kind.__name__
-        self.store, self._is_index = store, issubclass(kind, Index)  # an index maps names to keys of objects
+        # an index maps names to keys of objects
+        self.store, self._is_index = store, issubclass(kind, Index)
         self._namespace = f"index {kind.__name__}" if self._is_index else kind.__name__
 
     def get(self, key: str) -> Any:
@@ -57,11 +61,12 @@ class Driver:
 
 
 def encode(data: Any) -> str:
-    """Convert labml-app's data to JSON. A key, set or NumPy array becomes a dictionary with one key, such as {"$set":
-    [...]}; a dictionary that has such a key gets a second $. Raises TypeError for any other type than these and
-    JSON's."""
+    """Convert labml-app's data to JSON. A key, set or NumPy array becomes a dictionary with one
+    key, such as {"$set": [...]}; a dictionary that has such a key gets a second $. Raises TypeError
+    for any other type than these and JSON's."""
     text = json.dumps(_tagged(data), ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be stored, but not sent
+    # half a surrogate pair could be stored, but not sent
+    return text.encode("utf-8", "replace").decode()
 
 
 def decode(text: str) -> Any:

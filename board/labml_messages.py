@@ -1,4 +1,5 @@
-"""Checks the messages of labml's own clients and of its page, which labml-app stores without looking at them.
+"""Checks the messages of labml's own clients and of its page, which labml-app stores without
+looking at them.
 
 A value of the wrong type would otherwise be stored, and break the page for every run.
 """
@@ -16,12 +17,16 @@ COUNTS = ("rank", "world_size", "main_rank")  # in the query
 LARGEST_COUNT = 10_000
 LONGEST_NAME = 10_000  # characters; lists of runs send them with each refresh
 MAX_SERIES = 200  # per run; labml's page needs milliseconds for each
-MAX_POINTS = 20_000  # per message; labml-app needs 50 us for each, and answers nobody else meanwhile
+# per message; labml-app needs 50 us for each, and answers nobody else meanwhile
+MAX_POINTS = 20_000
 
 
 def is_series(value: Any) -> bool:
     """Whether a value is a series: as many finite steps as values, at least one."""
-    return matches(value, {"step": [float], "value": [is_loss]}) and len(value["step"]) == len(value["value"]) > 0
+    return (
+        matches(value, {"step": [float], "value": [is_loss]})
+        and len(value["step"]) == len(value["value"]) > 0
+    )
 
 
 def is_loss(value: Any) -> bool:
@@ -36,7 +41,11 @@ def is_name(value: Any) -> bool:
 
 def are_series(value: Any) -> bool:
     """Whether a value is a dict of series, neither too many nor too long."""
-    if not matches(value, {str: is_series}) or len(value) > MAX_SERIES or not all(map(is_name, value)):
+    if (
+        not matches(value, {str: is_series})
+        or len(value) > MAX_SERIES
+        or not all(map(is_name, value))
+    ):
         return False
     return sum(len(series["step"]) for series in value.values()) <= MAX_POINTS
 

@@ -14,7 +14,8 @@ from labml_app.enums import RunEnums
 from board.labml_messages import MAX_SERIES
 from runs.schema import is_number
 
-metrics.INDICATOR_LIMIT = MAX_SERIES  # labml-app leaves out further ones; its own limit is too high to have an effect
+# labml-app leaves out further ones; its own limit is too high to have an effect
+metrics.INDICATOR_LIMIT = MAX_SERIES
 
 
 def get_or_create(uuid: str) -> Any:
@@ -24,7 +25,8 @@ def get_or_create(uuid: str) -> Any:
     project = db.project.get_project("")
     if project.runs.pop(uuid, None) is not None:
         project.save()
-    request = Request({"type": "http", "client": ("127.0.0.1", 0)})  # labml-app takes only the address from it
+    # labml-app takes only the address from it
+    request = Request({"type": "http", "client": ("127.0.0.1", 0)})
     return db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
 
 
@@ -41,21 +43,29 @@ def delete(uuid: str) -> None:
 
 
 def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Set the name, comment, start time and configs of a run. `before` has the name and comment that it had."""
+    """Set the name, comment, start time and configs of a run. `before` has the name and comment
+    that it had."""
     run.start_time = about["began"]
     for name in ("name", "comment"):
-        if getattr(run, name) in ("", before.get(name)):  # else the user has changed it on labml's page
+        # else the user has changed it on labml's page
+        if getattr(run, name) in ("", before.get(name)):
             setattr(run, name, about[name])
     configs = {}
     for name, value in about["configs"].items():
         shown = value if isinstance(value, str | int | float) else json.dumps(value)
-        configs[name] = {"name": name, "value": shown, "computed": shown, "type": type(value).__name__}
+        configs[name] = {
+            "name": name,
+            "value": shown,
+            "computed": shown,
+            "type": type(value).__name__,
+        }
         configs[name]["is_explicitly_specified"] = name in about["explicit"]
     run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": configs})
 
 
 def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool) -> None:
-    """Set the status of a run, and the time that labml's page shows as that of its last sign of life."""
+    """Set the status of a run, and the time that labml's page shows as that of its last sign of
+    life."""
     shown = run.status.load()
     before = 0.0 if is_new else shown.last_updated_time
     shown.update_time_status({"status": status})  # sets the time to now
@@ -65,14 +75,16 @@ def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new:
 
 
 def mark(uuid: str, status: str) -> None:
-    """Set the status of a run whose process ended without reporting it; the time of its last sign of life stays."""
+    """Set the status of a run whose process ended without reporting it; the time of its last sign
+    of life stays."""
     shown = db.run.get(uuid).status.load().run_status.load()
     shown.status = RunEnums.RUN_NOT_RESPONDING if status == "dead" else status
     shown.save()
 
 
 def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add the numbers in rows to the series of a run. Raises ValueError if there are too many series."""
+    """Add the numbers in rows to the series of a run. Raises ValueError if there are too many
+    series."""
     series: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"step": [], "value": []})
     for row in rows:
         for name, value in row.items():
@@ -83,7 +95,8 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     if len({*(key.load().indicators if key else ()), *series}) > MAX_SERIES:
         raise ValueError(f"more than {MAX_SERIES} series")
     AnalysisManager.track(uuid, series)
-    # labml-app averages neighboring points. The last one must stay exact, because the page shows it as a number.
+    # labml-app averages neighboring points. The last one must stay exact, because the page shows it
+    # as a number.
     model = metrics.MetricsIndex.get(uuid).load()
     for name in series.keys() & model.tracking.keys():
         track = model.tracking[name]

@@ -1,7 +1,9 @@
-"""Folio's pages, labml's, and the files that they load: from npm's packages if installed, else from CDNs.
+"""Folio's pages, labml's, and the files that they load: from npm's packages if installed, else from
+CDNs.
 
-Every file is listed before the first request. A request's path is only looked up in this list, never joined to a
-folder, so no path leads out of it. `?labml` asks for labml's page instead of Folio's at the same address.
+Every file is listed before the first request. A request's path is only looked up in this list,
+never joined to a folder, so no path leads out of it. `?labml` asks for labml's page instead of
+Folio's at the same address.
 """
 
 import mimetypes
@@ -23,18 +25,31 @@ FONTS = MODULES / "@fortawesome/fontawesome-free"
 ORIGINS = ("https://cdn.jsdelivr.net", "https://d3js.org", "https://cdnjs.cloudflare.com")
 # The address in the pages, the path here, and the file.
 VENDORED = (
-    (f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css", "vendor/bootstrap.min.css", BOOTSTRAP),
+    (
+        f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css",
+        "vendor/bootstrap.min.css",
+        BOOTSTRAP,
+    ),
     (f"{ORIGINS[1]}/d3.v6.min.js", "vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
-    (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "vendor/fonts/css/all.css", FONTS / "css/all.css"),
+    (
+        f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css",
+        "vendor/fonts/css/all.css",
+        FONTS / "css/all.css",
+    ),
 )
 IS_OFFLINE = all(path.is_file() for _, _, path in VENDORED)  # else some files come from CDNs
-# Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a text.
+# Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a
+# text.
 PATCHES = {
-    "this.remainingTime=120": "this.remainingTime=6",  # seconds between refreshes; the page keeps answers for 5
+    # seconds between refreshes; the page keeps answers for 5
+    "this.remainingTime=120": "this.remainingTime=6",
     "0<this.remainingTime?": "document.hidden||0<this.remainingTime?",  # a hidden tab asks nothing
-    "this.isPaused||(this._stop(),": "this.isPaused||!this.isActive||(this._stop(),",  # timers continued after a stop
-    "e||this.isEditMode?this.refresh.stop()": "this.isEditMode?this.refresh.stop()",  # an empty list did not refresh
-    "!0),this.content.render()}catch(e)": "!0),this.content.renderCharts()}catch(e)",  # a refresh lost typed options
+    # timers continued after a stop
+    "this.isPaused||(this._stop(),": "this.isPaused||!this.isActive||(this._stop(),",
+    # an empty list did not refresh
+    "e||this.isEditMode?this.refresh.stop()": "this.isEditMode?this.refresh.stop()",
+    # a refresh lost typed options
+    "!0),this.content.render()}catch(e)": "!0),this.content.renderCharts()}catch(e)",
     'fa-book",text:"Documentation",link:"https://docs.labml.ai"': 'fa-chart-line",text:"Folio",link:"/runs"',
 }
 
@@ -50,8 +65,14 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
     )
 
     def page(request: Request, own_name: str | None) -> Response:
-        html = labml if own_name is None or request.url.query == "labml" else own.replace("PAGE", own_name)
-        return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+        html = (
+            labml
+            if own_name is None or request.url.query == "labml"
+            else own.replace("PAGE", own_name)
+        )
+        return HTMLResponse(
+            html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+        )
 
     @app.get("/run/{name}")
     @app.get("/run/{name}/{below:path}")
@@ -75,18 +96,28 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
 
 
 def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
-    """The HTML of labml's page, that of Folio's with PAGE in place of a name, and the content and media type of each
-    file by its path. Raises ValueError if labml's have changed."""
-    labml, own = ((folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC))
-    paths = {path.relative_to(static).as_posix(): path for path in static.rglob("*") if path.is_file()}
+    """The HTML of labml's page, that of Folio's with PAGE in place of a name, and the content and
+    media type of each file by its path. Raises ValueError if labml's have changed."""
+    labml, own = (
+        (folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC)
+    )
+    paths = {
+        path.relative_to(static).as_posix(): path for path in static.rglob("*") if path.is_file()
+    }
     if IS_OFFLINE:
         labml = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", labml)
         for address, url, path in VENDORED:
             labml, own = labml.replace(address, f"/{url}"), own.replace(address, f"/{url}")
             paths[url] = path
-        paths |= {f"vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
+        paths |= {
+            f"vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()
+        }
     paths |= {f"folio/{path.name}": path for path in STATIC.iterdir()}
-    listed = {url: path for url, path in paths.items() if path.suffix != ".map" and path.name != "index.html"}
+    listed = {
+        url: path
+        for url, path in paths.items()
+        if path.suffix != ".map" and path.name != "index.html"
+    }
     files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
     script, kind = files[SCRIPT]
     for old, new in PATCHES.items():

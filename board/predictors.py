@@ -1,5 +1,5 @@
-"""Processes of `predict.py --serve`, which keep trained runs loaded for the page /try. The dashboard itself needs no
-torch."""
+"""Processes of `predict.py --serve`, which keep trained runs loaded for the page /try. The
+dashboard itself needs no torch."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,13 @@ from runs.files import ROOT
 MOST = 2  # idle processes; the one that was used longest ago makes room
 SECONDS_TO_ANSWER = 120.0  # the first answer loads torch and the run, perhaps from a slow disk
 LONGEST_ANSWER = 2**24  # bytes
-Key = tuple[str, bool, int]  # of a process: its run, whether it answers with exact probabilities, and its weights' time
+# of a process: its run, whether it answers with exact probabilities, and its weights' time
+Key = tuple[str, bool, int]
 
 
 class Predictors:
-    """One process per run for the model's answers, and another for exact probabilities, which take longer. Each
-    answers a line of JSON with a line of JSON."""
+    """One process per run for the model's answers, and another for exact probabilities, which take
+    longer. Each answers a line of JSON with a line of JSON."""
 
     def __init__(self) -> None:
         self._idle: dict[Key, asyncio.subprocess.Process] = {}  # the one used last at the end
@@ -28,8 +29,13 @@ class Predictors:
 
     async def ask(self, folder: str, request: dict[str, Any]) -> dict[str, Any]:
         """The answer of a run's process, which is started if necessary. Raises InputError."""
-        weights = Path(folder, "checkpoints", "best.safetensors")  # newer ones if the run has trained on
-        key = folder, bool(request.get("exact")), weights.stat().st_mtime_ns if weights.exists() else 0
+        # newer ones if the run has trained on
+        weights = Path(folder, "checkpoints", "best.safetensors")
+        key = (
+            folder,
+            bool(request.get("exact")),
+            weights.stat().st_mtime_ns if weights.exists() else 0,
+        )
         for old in [each for each in self._idle if each[:2] == key[:2] and each != key]:
             self._end(self._idle.pop(old))  # it holds older weights
         async with self._turns[key]:
@@ -42,7 +48,8 @@ class Predictors:
                         if not (line := await process.stdout.readline()):  # type: ignore[union-attr]
                             said = (await process.stderr.read()).strip() or said  # type: ignore[union-attr]
             finally:
-                if not line:  # if the page has gone, its answer must not become that of the next question
+                # if the page has gone, its answer must not become that of the next question
+                if not line:
                     self._end(process)
             if not line:
                 raise InputError(said.decode("utf-8", "replace").splitlines()[-1])
@@ -64,6 +71,7 @@ class Predictors:
             process.kill()
 
     def close(self) -> None:
-        """End the processes. Those that are answering end by themselves, since their standard input does."""
+        """End the processes. Those that are answering end by themselves, since their standard input
+        does."""
         for process in self._idle.values():
             self._end(process)

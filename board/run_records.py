@@ -1,7 +1,8 @@
 """Stores what Folio's runs report: pieces of their growing files, a description and a status.
 
-Each piece says where in its file it begins, and the dashboard takes only what it does not have. A message that is sent
-twice changes nothing, and an imported run looks the same as one that was watched.
+Each piece says where in its file it begins, and the dashboard takes only what it does not have. A
+message that is sent twice changes nothing, and an imported run looks the same as one that was
+watched.
 """
 
 import contextlib
@@ -22,15 +23,29 @@ from runs.errors import InputError
 from runs.knobs import Knobs, knobs_of
 from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, SHOWN_CONFIG, STATUS, checked, is_size, matches
+from runs.schema import (
+    DELIVERED,
+    LOG,
+    METRICS,
+    MISSING,
+    SHOWN_CONFIG,
+    STATUS,
+    checked,
+    is_size,
+    matches,
+)
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
-RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
-SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
+# the namespace; runs that an earlier version stored come back with an import
+RECORDS = "folio runs of 9"
+# after which the dashboard checks whether a run's process exists; a run reports every two
+SECONDS_OF_SILENCE = 4.0
 BYTES_PER_ANSWER = 2**22  # of each file of a run
 MAX_CONFIGS = 2**18  # characters; lists of runs send them with each refresh
-EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": []}  # of its files, in bytes
-NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}  # a record, with "about"
+# of its files, in bytes
+EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": []}
+# a record, with "about"
+NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}
 DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}  # keys that the page draws
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
     "configs": lambda value: matches(value, DRAWN) and len(json.dumps(value)) <= MAX_CONFIGS,
@@ -56,7 +71,8 @@ class UnknownRunError(InputError):
 
 
 class RunRecords:
-    """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices dead runs.
+    """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices
+    dead runs.
 
     A run is dead if it is silent and its folder is not locked.
     """
@@ -69,16 +85,19 @@ class RunRecords:
         """Begin with what the database has: at first, and after it was replaced."""
         self._start, self._n_changes = secrets.token_hex(4), 0
         # Runs in progress, and the time of their last message by this process's clock.
-        self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
+        self._heard = {
+            uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"
+        }
 
     @property
     def revision(self) -> str:
-        """Differs after a change of a run, and after a restart: an open page asks cheaply whether it has to load."""
+        """Differs after a change of a run, and after a restart: an open page asks cheaply whether
+        it has to load."""
         return f"{self._start}-{self._n_changes}-{len(self.store.keys(LABMLS))}"
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
-        ValueError."""
+        """Store one message of a run. Returns how much of the run is stored, and the wanted knobs.
+        Raises ValueError."""
         checked(message, MESSAGE, "the message")
         rows, before = _rows(message["pieces"][METRICS]["text"]), self.record(uuid)
         about = message.get("about", before and before["about"])
@@ -92,7 +111,11 @@ class RunRecords:
         run = labml_run.get_or_create(uuid)
         if "about" in message:
             labml_run.describe(run, about, before["about"] if before else {})
-        pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record["stored"][name]}
+        pieces = {
+            name: piece
+            for name, piece in message["pieces"].items()
+            if piece["from"] == record["stored"][name]
+        }
         if rows and METRICS in pieces:
             labml_run.add_rows(uuid, rows)
             record["curve"] = with_rows(record["curve"], rows)
@@ -102,12 +125,15 @@ class RunRecords:
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
         labml_run.set_status(run, status, heard, is_new=before is None)
-        self._heard[uuid] = time.monotonic() - (0.0 if heard is None else max(0.0, time.time() - heard))
+        self._heard[uuid] = time.monotonic() - (
+            0.0 if heard is None else max(0.0, time.time() - heard)
+        )
         self._put(uuid, record, before)
         return {"stored": record["stored"], "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is. Raises InputError."""
+        """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is.
+        Raises InputError."""
         self._notice_if_dead(uuid)
         record = self.known(uuid)
         if record["status"] != "in progress":
@@ -120,7 +146,10 @@ class RunRecords:
 
     def hide(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Hide a run in the list, or show it again. Raises ValueError."""
-        record, hidden = self.known(uuid), checked(message, {"hidden": bool}, "the message")["hidden"]
+        record, hidden = (
+            self.known(uuid),
+            checked(message, {"hidden": bool}, "the message")["hidden"],
+        )
         self._put(uuid, record | {"hidden": hidden}, record)
         return {}
 
@@ -133,8 +162,8 @@ class RunRecords:
         return {}
 
     def run(self, uuid: str, message: Mapping[str, str]) -> dict[str, Any]:
-        """A run for its own page: its record, and pieces of its files from the bytes that `message` names. Raises
-        ValueError."""
+        """A run for its own page: its record, and pieces of its files from the bytes that `message`
+        names. Raises ValueError."""
         record, folder = self.known(uuid), self.folder(uuid)
         starts = {name: max(0, int(message.get(name, "0")[:18])) for name in DELIVERED if folder}
         pieces = {
@@ -143,10 +172,15 @@ class RunRecords:
         }
         current = record["about"]["knobs"] or asdict(Knobs())
         knobs = {"current": current, "requested": record["knobs"] or current}
-        return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
+        return summary(uuid, record, []) | {
+            "pieces": pieces,
+            "knobs": knobs,
+            "is_here": folder is not None,
+        }
 
     def folder(self, uuid: str) -> Path | None:
-        """The folder of a run if it is on this machine. It must carry the uuid: a message could name any folder."""
+        """The folder of a run if it is on this machine. It must carry the uuid: a message could
+        name any folder."""
         folder = Path(self.known(uuid)["about"]["folder"]).absolute()
         return folder if folder.name == uuid and os.path.isdir(folder) else None
 
@@ -155,19 +189,24 @@ class RunRecords:
         return [summary(uuid, record, record["curve"]) for uuid, record in self._all().items()]
 
     def notice_dead(self) -> None:
-        """Mark silent runs whose process has ended. Looks at each run at most once in SECONDS_OF_SILENCE."""
+        """Mark silent runs whose process has ended. Looks at each run at most once in
+        SECONDS_OF_SILENCE."""
         now = time.monotonic()
-        for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
+        for uuid in [
+            uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE
+        ]:
             self._heard[uuid] = now
             self._notice_if_dead(uuid)
 
     def find(self, name: str) -> str:
-        """The uuid of the run of Folio or labml's clients whose uuid is `name` or the only one to begin with it. Raises
-        UnknownRunError."""
+        """The uuid of the run of Folio or labml's clients whose uuid is `name` or the only one to
+        begin with it. Raises UnknownRunError."""
         uuids = self.store.keys(LABMLS)
         found = [name] if name in uuids else [uuid for uuid in uuids if uuid.startswith(name)]
         if len(found) != 1:
-            raise UnknownRunError(f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}")
+            raise UnknownRunError(
+                f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}"
+            )
         return found[0]
 
     def known(self, uuid: str) -> dict[str, Any]:
@@ -177,8 +216,8 @@ class RunRecords:
         return record
 
     def _notice_if_dead(self, uuid: str) -> None:
-        """Mark a run that is in progress although nobody holds the lock of its folder: its folder says how it ended, or
-        it is dead."""
+        """Mark a run that is in progress although nobody holds the lock of its folder: its folder
+        says how it ended, or it is dead."""
         record = self.record(uuid)
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
@@ -202,16 +241,25 @@ class RunRecords:
         """The stored record of a run of Folio, or None."""
         text = self.store.get(RECORDS, uuid)
         # A run that was deleted on labml's page starts from nothing when it reports again.
-        return json.loads(text) if text is not None and self.store.get(LABMLS, uuid) is not None else None
+        return (
+            json.loads(text)
+            if text is not None and self.store.get(LABMLS, uuid) is not None
+            else None
+        )
 
     def _all(self) -> dict[str, dict[str, Any]]:
-        return {uuid: record for uuid in self.store.keys(RECORDS) if (record := self.record(uuid)) is not None}
+        return {
+            uuid: record
+            for uuid in self.store.keys(RECORDS)
+            if (record := self.record(uuid)) is not None
+        }
 
 
 def _rows(text: str) -> list[dict[str, Any]]:
     """The rows in a piece of metrics.jsonl. Raises ValueError if one is damaged."""
     try:
-        rows = [json.loads(line, parse_constant=str) for line in text.split("\n")[:-1]]  # NaN is not JSON: as text
+        # NaN is not JSON: as text
+        rows = [json.loads(line, parse_constant=str) for line in text.split("\n")[:-1]]
     except ValueError as error:
         raise ValueError(f"{METRICS} is damaged") from error
     return checked({"rows": rows}, ROWS, METRICS)["rows"]

@@ -27,7 +27,8 @@ from board.run_records import RunRecords, UnknownRunError
 from board.store import Store, StoreError
 from runs.errors import InputError
 
-MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
+# bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
+MAX_BODY = 8 * 2**20
 SECONDS_FOR_HEADERS = 10  # of a request, from the connection or from the last answer
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them, too
@@ -36,19 +37,28 @@ THIS_MACHINE = {HOST, "localhost", "[::1]"}
 
 
 def serve(path: Path, port: int) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM. Raises InputError if the server cannot start or go on.
+    """Serve the dashboard until Ctrl-C or SIGTERM. Raises InputError if the server cannot start or
+    go on.
 
     `path` is the database, which is created if it does not exist. Port 0 takes a free one.
     """
     try:
-        listening = socket.create_server((HOST, port), backlog=128)  # from now on clients wait instead of failing
+        # from now on clients wait instead of failing
+        listening = socket.create_server((HOST, port), backlog=128)
     except OSError as error:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
         raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
     try:
-        with contextlib.closing(Store(path)) as store, contextlib.closing(Predictors()) as predictors:
+        with (
+            contextlib.closing(Store(path)) as store,
+            contextlib.closing(Predictors()) as predictors,
+        ):
             app, watch_file = application(store, predictors)
-            files = "works offline" if IS_OFFLINE else "styles and d3 come from CDNs (make dashboard gets them)"
+            files = (
+                "works offline"
+                if IS_OFFLINE
+                else "styles and d3 come from CDNs (make dashboard gets them)"
+            )
             address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
             print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
             config = uvicorn.Config(
@@ -66,16 +76,20 @@ def serve(path: Path, port: int) -> None:
             with contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
                 uvicorn.Server(config).run(sockets=[listening])
     except StoreError as error:
-        raise InputError(f"cannot use {path} as the database ({error}): choose another --db") from error
+        raise InputError(
+            f"cannot use {path} as the database ({error}): choose another --db"
+        ) from error
 
 
 class Impatient(H11Protocol):
-    """Closes connections whose headers do not arrive in time. uvicorn's own limit begins with the first answer, and
-    ends with the first byte of the next request."""
+    """Closes connections whose headers do not arrive in time. uvicorn's own limit begins with the
+    first answer, and ends with the first byte of the next request."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(SECONDS_FOR_HEADERS, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            SECONDS_FOR_HEADERS, self.timeout_keep_alive_handler
+        )
 
     def data_received(self, data: bytes) -> None:
         self.conn.receive_data(data)
@@ -83,29 +97,38 @@ class Impatient(H11Protocol):
 
 
 def refusal(request: Request) -> str | None:
-    """Why a request is refused, if it is: its Host is not this machine (an attacker's name may resolve to 127.0.0.1),
-    or it comes from another site's page."""
+    """Why a request is refused, if it is: its Host is not this machine (an attacker's name may
+    resolve to 127.0.0.1), or it comes from another site's page."""
     headers = request.headers
     hosts = [host.lower() for host in headers.getlist("host")]
     if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
         return "this dashboard is for localhost only"
     is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
-    if is_foreign or (request.scope["path"].startswith("/api/") and "cross-site" in headers.getlist("sec-fetch-site")):
+    if is_foreign or (
+        request.scope["path"].startswith("/api/")
+        and "cross-site" in headers.getlist("sec-fetch-site")
+    ):
         return "another site's page may not use this dashboard"
     return None
 
 
-def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]]]:
-    """labml-app with Folio's interface and pages, and a function that opens the store again if its file was deleted or
-    replaced. Only once per process."""
+def application(
+    store: Store, predictors: Predictors
+) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]]]:
+    """labml-app with Folio's interface and pages, and a function that opens the store again if its
+    file was deleted or replaced. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
-    with contextlib.chdir("/"):  # labml-app looks for a git repository and fails if it has no commits
+    # labml-app looks for a git repository and fails if it has no commits
+    with contextlib.chdir("/"):
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
-    # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
-    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]
+    # labml-app's route for files serves any file of the machine, and its API documentation loads
+    # scripts from a CDN.
+    app.router.routes[:] = [
+        route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")
+    ]
     app.post("/track")(update_run)  # labml's own clients may use the plain address of the dashboard
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
@@ -130,7 +153,11 @@ def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable
             return await answer(request)
         except UnknownRunError as error:
             is_page = not request.scope["path"].startswith("/api/")
-            return PlainTextResponse(f"{error}\n", 404) if is_page else JSONResponse({"error": str(error)}, 404)
+            return (
+                PlainTextResponse(f"{error}\n", 404)
+                if is_page
+                else JSONResponse({"error": str(error)}, 404)
+            )
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             return JSONResponse({"error": "the body is not JSON"}, 400)
         except UNREADABLE as error:
@@ -141,11 +168,16 @@ def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
     """Add the routes for Folio's runs, its pages and `dashboard.py`."""
-    answers: dict[str, Any] = {"GET": records.run, "POST": records.receive, "DELETE": records.delete}
+    answers: dict[str, Any] = {
+        "GET": records.run,
+        "POST": records.receive,
+        "DELETE": records.delete,
+    }
     answers |= {"PUT knobs": records.set_knobs, "PUT hidden": records.hide}
 
     async def message_of(request: Request, uuid: str) -> dict[str, Any]:
-        message = json.loads(await request.body() or "{}", parse_constant=str)  # NaN, which is not JSON, as text
+        # NaN, which is not JSON, as text
+        message = json.loads(await request.body() or "{}", parse_constant=str)
         if not isinstance(message, dict) or not re.fullmatch("[0-9a-f]{10,64}", uuid):
             raise ValueError("not a message of a run")
         return message | dict(request.query_params)
@@ -154,7 +186,9 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
     async def runs(known: str = "") -> JSONResponse:
         """All runs; only the revision if the page knows it already."""
         revision = records.revision
-        return JSONResponse({"revision": revision} | ({} if known == revision else {"runs": records.summaries()}))
+        return JSONResponse(
+            {"revision": revision} | ({} if known == revision else {"runs": records.summaries()})
+        )
 
     @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
     @app.put("/api/folio/runs/{uuid}/{what}")

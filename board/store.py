@@ -11,14 +11,17 @@ TABLE = "entries (namespace TEXT, key TEXT, value TEXT, PRIMARY KEY (namespace, 
 
 
 class StoreError(RuntimeError):
-    """The file is not a database of the dashboard, or another dashboard uses it. The message is one line."""
+    """The file is not a database of the dashboard, or another dashboard uses it. The message is one
+    line."""
 
 
 class Store:
-    """Strings by namespace and key, in one file, for one thread. They survive a kill of the process after `put`."""
+    """Strings by namespace and key, in one file, for one thread. They survive a kill of the process
+    after `put`."""
 
     def __init__(self, path: Path):
-        """Open the file, or create it. Raises StoreError if it is not ours, before anything in it has changed."""
+        """Open the file, or create it. Raises StoreError if it is not ours, before anything in it
+        has changed."""
         self.path = path
         self._open()
 
@@ -27,19 +30,26 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check(self.path)
             self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.5)
-            # With a rollback journal, everything is in the file itself between transactions, so the file can be
-            # replaced. A write-ahead log, which earlier versions had, helps only several readers.
-            for words in ("journal_mode = TRUNCATE", "synchronous = NORMAL", "locking_mode = EXCLUSIVE"):
+            # With a rollback journal, everything is in the file itself between transactions, so the
+            # file can be replaced. A write-ahead log, which earlier versions had, helps only
+            # several readers.
+            for words in (
+                "journal_mode = TRUNCATE",
+                "synchronous = NORMAL",
+                "locking_mode = EXCLUSIVE",
+            ):
                 self._connection.execute(f"PRAGMA {words}")
             with self.transaction("EXCLUSIVE"):  # and the lock stays until the connection is closed
                 self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
         except (OSError, sqlite3.Error) as error:
-            is_in_use = isinstance(error, sqlite3.Error) and "locked" in str(error)  # a path may contain the word, too
+            # a path may contain the word, too
+            is_in_use = isinstance(error, sqlite3.Error) and "locked" in str(error)
             raise StoreError("another dashboard uses it" if is_in_use else str(error)) from error
         self._identity = identity(self.path)
 
     def reopened(self) -> bool:
-        """Whether the file was deleted or replaced; if so, the file of that name is open now. Raises StoreError."""
+        """Whether the file was deleted or replaced; if so, the file of that name is open now.
+        Raises StoreError."""
         if identity(self.path) == self._identity:
             return False
         self.close()
@@ -56,10 +66,14 @@ class Store:
         return [key for (key,) in self._connection.execute(sql, (namespace,))]
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, value))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, value)
+        )
 
     def delete(self, namespace: str, key: str) -> None:
-        self._connection.execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
+        self._connection.execute(
+            "DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key)
+        )
 
     @contextlib.contextmanager
     def transaction(self, kind: str = "") -> Iterator[None]:
@@ -82,8 +96,9 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def check(path: Path) -> None:
-    """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours. A journal
-    or log that a killed process leaves belongs to it; SQLite would apply it to the file, so a copy is read."""
+    """Read a database without changing it. Raises StoreError if it is damaged or has other tables
+    than ours. A journal or log that a killed process leaves belongs to it; SQLite would apply it to
+    the file, so a copy is read."""
     if path.is_dir():
         raise StoreError("it is a folder")
     if not path.exists() or path.stat().st_size == 0:
@@ -94,7 +109,12 @@ def check(path: Path) -> None:
         try:
             with contextlib.closing(sqlite3.connect(Path(folder) / path.name)) as copy:
                 (answer,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-                tables = [sql for (sql,) in copy.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+                tables = [
+                    sql
+                    for (sql,) in copy.execute(
+                        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+                    )
+                ]
         except sqlite3.DatabaseError as error:
             raise StoreError(f"it is damaged or not a database: {error}") from error
     if answer != "ok":

@@ -1,4 +1,5 @@
-"""The parts of the annotated labml experiment, all from labml_nn: its model, its masking and its optimizer."""
+"""The parts of the annotated labml experiment, all from labml_nn: its model, its masking and its
+optimizer."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ def transformer(c: ModelConfigs) -> "nn.Module":
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
         setattr(parts, key, getattr(c, key))
     parts.ffn.d_ff = c.d_ff
-    return LabmlTransformer(encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator)
+    return LabmlTransformer(
+        encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator
+    )
 
 
 @option(MaskingConfigs.strategy, "labml_nn")
@@ -51,8 +54,8 @@ def masker(c: MaskingConfigs) -> "IndependentMasker":
 
 @option(TrainingConfigs.optimizer)
 def noam(c: TrainingConfigs) -> "list[Optimizer]":
-    """Noam with 2,000 warmup steps: lr = learning_rate * d_model^-0.5 * min(step^-0.5, step * 2000^-1.5) (Vaswani et
-    al. 2017)."""
+    """Noam with 2,000 warmup steps: lr = learning_rate * d_model^-0.5 * min(step^-0.5, step *
+    2000^-1.5) (Vaswani et al. 2017)."""
     from labml_nn.optimizers.noam import Noam
 
     class ShownNoam(Noam):
@@ -63,4 +66,8 @@ def noam(c: TrainingConfigs) -> "list[Optimizer]":
             return group["computed_lr"]
 
     d_model = c.root().model.d_model
-    return [ShownNoam(c.network.parameters(), lr=c.learning_rate, eps=1e-8, warmup=2_000, d_model=d_model)]
+    return [
+        ShownNoam(
+            c.network.parameters(), lr=c.learning_rate, eps=1e-8, warmup=2_000, d_model=d_model
+        )
+    ]

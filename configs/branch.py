@@ -13,5 +13,6 @@ class Branch(BaseConfigs):
         self._root = root
 
     def root(self) -> Any:
-        """The whole tree, `configs.experiment.Configs`: the other branches, and the parts of the run."""
+        """The whole tree, `configs.experiment.Configs`: the other branches, and the parts of the
+        run."""
         return self._root

@@ -35,7 +35,8 @@ from training.speed import DataWaiting, ShareOfPeak
 
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
-    """The callbacks that write a run. Only the first process has them, before those of all processes."""
+    """The callbacks that write a run. Only the first process has them, before those of all
+    processes."""
     facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
@@ -46,8 +47,13 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
 
 
 def steering(c: Configs) -> list[Callback]:
-    """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
-    found: list[Callback] = [in_all_processes(KnobPanel)(), HealthChecks(simple_losses(c)["unigram"]), WeightNorm()]
+    """The callbacks that change or check the training, in all processes. Raises ConfigError for a
+    wrong prompt."""
+    found: list[Callback] = [
+        in_all_processes(KnobPanel)(),
+        HealthChecks(simple_losses(c)["unigram"]),
+        WeightNorm(),
+    ]
     found.append(ShareOfPeak(n_started()))
     if c.data.stored_tokens:
         found.append(DataWaiting())
@@ -57,7 +63,8 @@ def steering(c: Configs) -> list[Callback]:
         found.append(Compiler(c.compiled, around=kept_code))
     if may_choose_threads(c):
         if c.compiled:
-            torch._inductor.config.cpp.dynamic_threads = True  # compiled code asks for the number at each call
+            # compiled code asks for the number at each call
+            torch._inductor.config.cpp.dynamic_threads = True
         found.append(ThreadChoice())
     if c.cuda_graphs:
         found.append(c.cuda_graphs)
@@ -71,18 +78,29 @@ def steering(c: Configs) -> list[Callback]:
 
 
 def may_choose_threads(c: Configs) -> bool:
-    """Whether no key fixes the number and only seconds limit the run, so that it does not repeat bit for bit anyway."""
+    """Whether no key fixes the number and only seconds limit the run, so that it does not repeat
+    bit for bit anyway."""
     is_limited = c.training.max_steps is not None or c.training.max_chars is not None
     is_free = not is_limited and not c.training.threads
-    return is_free and c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
+    return (
+        is_free
+        and c.torch_device.type == "cpu"
+        and n_started() == 1
+        and torch.get_num_threads() > 1
+    )
 
 
 def validation_pairs(c: Configs) -> WindowBatch:
-    """Pairs of the validation text for an objective on pairs, the same for every run on every device."""
+    """Pairs of the validation text for an objective on pairs, the same for every run on every
+    device."""
     if not hasattr(c.network, "forward_pairs"):
-        raise ConfigError(f"objective.{c.objective.pairs}: this model.architecture has no forward_pairs, use modern")
+        raise ConfigError(
+            f"objective.{c.objective.pairs}: this model.architecture has no forward_pairs, use modern"
+        )
     ids = c.data.stored_tokens.validation if c.data.stored_tokens else c.data.validation_ids.cpu()
-    return held_out_pairs(c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device)
+    return held_out_pairs(
+        c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device
+    )
 
 
 def simple_losses(c: Configs) -> dict[str, float]:

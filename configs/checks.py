@@ -23,14 +23,22 @@ def check(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if values do not fit together."""
     device = values["device"]
     if not re.fullmatch(r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,2}))?", device):
-        raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigError(
+            f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps"
+        )
     if n_started() > 1 and device not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own")
+        raise ConfigError(
+            f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own"
+        )
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
         name = shortened(values["name"])
-        raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
+        raise ConfigError(
+            f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'"
+        )
     if values["training.warmup"] + values["training.decay"] > 1:
-        raise ConfigError("training.warmup + training.decay is above 1: both are shares of one budget")
+        raise ConfigError(
+            "training.warmup + training.decay is above 1: both are shares of one budget"
+        )
     if all(values[budget] is None for budget in BUDGETS):
         raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
     if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
@@ -43,16 +51,22 @@ def check(values: Mapping[str, Any]) -> None:
             f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
         )
     if values["model.architecture"] == "labml_nn" and d_model % 2:
-        raise ConfigError(f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs")
+        raise ConfigError(
+            f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs"
+        )
     if not matches(values["plan.curve"], PLANNED):
-        raise ConfigError("plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it")
+        raise ConfigError(
+            "plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it"
+        )
     _check_stages(values)
     check_tokens(values)
     _check_masking(values)
     _check_objective(values)
     _check_weights(values)
     if values["data.within_documents"] and values["data.sampling"] != "random":
-        raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
+        raise ConfigError(
+            "data.within_documents=true: data.sampling=shuffled cuts the whole text: use random"
+        )
 
 
 def _check_masking(values: Mapping[str, Any]) -> None:
@@ -64,18 +78,28 @@ def _check_masking(values: Mapping[str, Any]) -> None:
     if strategy == "labml_nn":
         _check_labml_nn(values)
     if strategy == "mixture":
-        _check_mixture(mixture, option_names(MaskingConfigs, "strategy").keys() - {"mixture", "labml_nn"})
+        _check_mixture(
+            mixture, option_names(MaskingConfigs, "strategy").keys() - {"mixture", "labml_nn"}
+        )
     elif mixture:
         raise ConfigError(f"masking.mixture requires masking.strategy=mixture (now {strategy})")
 
 
 def _check_labml_nn(values: Mapping[str, Any]) -> None:
     if n_started() > 1:
-        raise ConfigError("masking.strategy=labml_nn draws masks that processes cannot share: use random")
-    only = {"masking.random_tokens": "uniform", "masking.masks": "dynamic", "masking.corrupt": "character"}
+        raise ConfigError(
+            "masking.strategy=labml_nn draws masks that processes cannot share: use random"
+        )
+    only = {
+        "masking.random_tokens": "uniform",
+        "masking.masks": "dynamic",
+        "masking.corrupt": "character",
+    }
     for key, value in only.items():
         if values[key] != value:
-            raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only")
+            raise ConfigError(
+                f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only"
+            )
 
 
 def _check_objective(values: Mapping[str, Any]) -> None:
@@ -85,7 +109,9 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         return
     key = "objective.nsp" if values["objective.nsp"] else "objective.sop"
     if values["model.architecture"] == "labml_nn":
-        raise ConfigError(f"{key}: model.architecture=labml_nn has no segment embeddings: use modern")
+        raise ConfigError(
+            f"{key}: model.architecture=labml_nn has no segment embeddings: use modern"
+        )
     if values["data.sampling"] != "random":
         raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
     for other in ("data.within_documents", "data.weights"):
@@ -93,14 +119,18 @@ def _check_objective(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key} draws its own windows: leave out {other}")
     shortest = min(row["seq_len"] for row in values["training.stages"])
     if shortest < SHORTEST_PAIR:
-        raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST_PAIR}")
+        raise ConfigError(
+            f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST_PAIR}"
+        )
 
 
 def _check_stages(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if `training.stages` is malformed or does not fit the other keys."""
     stages = values["training.stages"]
     if not stages:
-        raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
+        raise ConfigError(
+            "training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}"
+        )
     for number, row in enumerate(stages, start=1):
         _check_stage(f"training.stages, row {number}", row, values)
     _check_untils("training.stages", stages)
@@ -118,9 +148,13 @@ def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
         for name, share in shares.items():
             if name not in strategies:
                 choices = ", ".join(sorted(strategies))
-                raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
+                raise ConfigError(
+                    f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}"
+                )
             if type(share) not in NUMBER or not 0 <= share <= 1e6:
-                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number from 0 to 1e6")
+                raise ConfigError(
+                    f"{where}: {shortened(name)}={shortened(share)} must be a number from 0 to 1e6"
+                )
         if not sum(shares.values()) > 0:
             raise ConfigError(f"{where}: the shares must not all be 0")
     _check_untils("masking.mixture", rows)
@@ -159,21 +193,31 @@ def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
 
     rates = masking_rates(row, values["masking.masking_prob"])
     if not rates:
-        raise ConfigError(f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through")
+        raise ConfigError(
+            f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through"
+        )
     for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
         if type(share) not in NUMBER or not 0 < share <= 1:
-            raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
+            raise ConfigError(
+                f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1"
+            )
 
     seq_len, longest = row["seq_len"], 2**20
     if values["model.architecture"] == "labml_nn":
         longest = 5_000  # it encodes the positions of so many
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
-        raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
+        raise ConfigError(
+            f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}"
+        )
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
     if chars % (seq_len * grad_accum_steps * n_started()):
         raise ConfigError(
             f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
-            + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
+            + (
+                f" times training.grad_accum_steps={grad_accum_steps}"
+                if grad_accum_steps > 1
+                else ""
+            )
             + (f" times {n_started()} processes" if n_started() > 1 else "")
         )
 
@@ -184,7 +228,9 @@ def _check_untils(where: str, rows: list[Any]) -> None:
     for number, row in enumerate(rows, start=1):
         until = row["until"]
         if not until > before:  # nan is not
-            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
+            raise ConfigError(
+                f"{where}, row {number}: until={until} must be above {before}, the end of the row before"
+            )
         before = until
     if before != 1:
         raise ConfigError(f"{where}: the last row must have until=1.0, not {before}")

@@ -1,4 +1,5 @@
-"""The command line: a preset, a file or a run, and `key=value`s on top; the result is every key with its value."""
+"""The command line: a preset, a file or a run, and `key=value`s on top; the result is every key
+with its value."""
 
 import argparse
 import os
@@ -46,7 +47,11 @@ class Command:
     @property
     def comment(self) -> str:
         """One line that distinguishes this run from others: its command, shortened."""
-        words = (f"{key}={to_yaml(value, in_one_line=True)}" for key, value in self.overridden.items() if key != "logs")
+        words = (
+            f"{key}={to_yaml(value, in_one_line=True)}"
+            for key, value in self.overridden.items()
+            if key != "logs"
+        )
         return " ".join([self.source.partition(": ")[0], *words])
 
 
@@ -62,19 +67,36 @@ def parse(arguments: Sequence[str]) -> Command:
         allow_abbrev=False,
     )
     base = parser.add_mutually_exclusive_group()
-    base.add_argument("--preset", metavar="NAME", help=f"start from a recipe: {', '.join(presets())}")
-    base.add_argument("--config", metavar="FILE.yaml", help="start from a file of keys, such as a run's config.yaml")
-    base.add_argument("--resume", metavar="RUN", help="continue a run: a folder, a uuid, the start of one, or last")
-    base.add_argument("--init-from", metavar="RUN", help="start from the config and the best weights of a run")
+    base.add_argument(
+        "--preset", metavar="NAME", help=f"start from a recipe: {', '.join(presets())}"
+    )
+    base.add_argument(
+        "--config",
+        metavar="FILE.yaml",
+        help="start from a file of keys, such as a run's config.yaml",
+    )
+    base.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="continue a run: a folder, a uuid, the start of one, or last",
+    )
+    base.add_argument(
+        "--init-from", metavar="RUN", help="start from the config and the best weights of a run"
+    )
     seeds = "train N runs, with seed, seed + 1, ..."
     parser.add_argument("--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds)
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     for word in arguments:
         if not is_text(word):
-            raise ConfigError(f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word")
-    options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
+            raise ConfigError(
+                f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word"
+            )
+    # keys and options in any order
+    options, unknown = parser.parse_known_intermixed_args(arguments)
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
-        raise ConfigError("--seeds starts several runs, one after the other: use it without --resume and torchrun")
+        raise ConfigError(
+            "--seeds starts several runs, one after the other: use it without --resume and torchrun"
+        )
     overridden = _assignments([*unknown, *options.keys])
     if options.resume is not None:
         return _resume(options.resume, overridden)
@@ -93,14 +115,19 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
-    config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
+    config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(
+        run.config_path
+    )
     if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
         config["logs"] = str(logs)
     tokens = Path(config["data.tokens"])
-    if tokens.name == run.vocabulary_path.name and not os.path.exists(tokens):  # those of another run, which has moved
+    # those of another run, which has moved
+    if tokens.name == run.vocabulary_path.name and not os.path.exists(tokens):
         config["data.tokens"] = str(run.vocabulary_path.resolve())
     values = read_tokens(resolve(config, overridden), run)
-    if changed := [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]:
+    if changed := [
+        key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume
+    ]:
         keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
         raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
     return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)
@@ -113,16 +140,27 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
     initial = {"initial_weights": name} | inherited(run, overridden)
     of_that_run_alone = {key: SETTINGS[key].default for key in ("logs", "plan.curve")}
-    values = read_tokens(resolve(read_config(run.config_path) | of_that_run_alone, overridden | initial))
-    return Command(values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds)
+    values = read_tokens(
+        resolve(read_config(run.config_path) | of_that_run_alone, overridden | initial)
+    )
+    return Command(
+        values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds
+    )
 
 
 def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
-    """Run a program for several seeds, each in its own process; stops at the first failure. Returns the exit code."""
-    words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]  # the last option counts
-    if any(word.startswith("--init-from") for word in words):  # `last` is another run after the first seed
+    """Run a program for several seeds, each in its own process; stops at the first failure. Returns
+    the exit code."""
+    # the last option counts
+    words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]
+    # `last` is another run after the first seed
+    if any(word.startswith("--init-from") for word in words):
         words.append(f"--init-from={command.values['initial_weights']}")
-    first, signals, earlier = command.values["seed"], list[int](), {run.path for run in all_runs(command.logs)}
+    first, signals, earlier = (
+        command.values["seed"],
+        list[int](),
+        {run.path for run in all_runs(command.logs)},
+    )
     run: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, _: Any) -> None:
@@ -137,26 +175,34 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
             run = subprocess.Popen([sys.executable, program, *words, f"seed={seed}"])
             code = run.wait()
             if code or signals:
-                return 128 - code if code < 0 else code or 128 + signals[0]  # below 0: a signal has ended it
+                # below 0: a signal has ended it
+                return 128 - code if code < 0 else code or 128 + signals[0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     paths = [each.path for each in all_runs(command.logs) if each.path not in earlier]
-    print(f"the mean over seeds: python evaluate.py {' '.join(shlex.quote(str(path)) for path in paths)}", flush=True)
+    print(
+        f"the mean over seeds: python evaluate.py {' '.join(shlex.quote(str(path)) for path in paths)}",
+        flush=True,
+    )
     return 0
 
 
 def logs_folder(logs: str) -> Path:
-    """The folder that the key `logs` names; a relative path starts at the repository. Raises ConfigError."""
+    """The folder that the key `logs` names; a relative path starts at the repository. Raises
+    ConfigError."""
     try:
         folder = ROOT / Path(logs).expanduser()
         if not stat.S_ISDIR(folder.stat().st_mode):
             raise NotADirectoryError("not a folder")
     except FileNotFoundError:
         pass  # the run will create it
-    except (OSError, RuntimeError) as error:  # a symlink loop, a long name; RuntimeError: ~unknown_user
+    # a symlink loop, a long name; RuntimeError: ~unknown_user
+    except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder") from error
+        raise ConfigError(
+            f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder"
+        ) from error
     return folder
 
 
@@ -188,11 +234,15 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any], *, trains: bool = True) -> dict[str, Any]:
-    """Every key with its value: `overridden` over `base` over the defaults. Raises ConfigError if values conflict.
+def resolve(
+    base: Mapping[str, Any], overridden: Mapping[str, Any], *, trains: bool = True
+) -> dict[str, Any]:
+    """Every key with its value: `overridden` over `base` over the defaults. Raises ConfigError if
+    values conflict.
 
-    A budget in a layer replaces all budgets of the layers below: `training.max_steps=500` on a preset of 180 seconds
-    trains 500 steps. Likewise `masking.masking_prob` replaces the masking rates of the stages below.
+    A budget in a layer replaces all budgets of the layers below: `training.max_steps=500` on a
+    preset of 180 seconds trains 500 steps. Likewise `masking.masking_prob` replaces the masking
+    rates of the stages below.
     """
     values = {name: setting.default for name, setting in SETTINGS.items()}
     for layer in (base, overridden):
@@ -200,7 +250,9 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any], *, trains: b
             values |= dict.fromkeys(BUDGETS)
         if "masking.masking_prob" in layer and "training.stages" not in layer:
             values["training.stages"] = [  # not yet checked
-                {key: row[key] for key in row if key != "masking_prob"} if isinstance(row, dict) else row
+                {key: row[key] for key in row if key != "masking_prob"}
+                if isinstance(row, dict)
+                else row
                 for row in values["training.stages"]
             ]
         values |= layer
@@ -222,7 +274,9 @@ def _assignments(words: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"{shortened(word)!r} is not of the form key=value")
         value = _setting(key).parse(text)
         if values.setdefault(key, value) != value:
-            raise ConfigError(f"{key} has two values, {shortened(values[key])} and {shortened(value)}: give one")
+            raise ConfigError(
+                f"{key} has two values, {shortened(values[key])} and {shortened(value)}: give one"
+            )
     return values
 
 
@@ -236,26 +290,43 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     """The preset's name and the reason for it."""
     if name is not None:
         if name not in presets():
-            raise ConfigError(f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}")
+            raise ConfigError(
+                f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}"
+            )
         return name, "as requested"
     if device != "auto":
-        return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
+        return "gpu" if device.startswith(
+            "cuda"
+        ) else "quick", f"device={device} (--preset chooses another)"
     from configs.devices import without_cuda
 
     why_not = without_cuda()
-    return "quick" if why_not else "gpu", f"{why_not or 'found a CUDA device'} (--preset chooses another)"
+    return (
+        "quick" if why_not else "gpu",
+        f"{why_not or 'found a CUDA device'} (--preset chooses another)",
+    )
 
 
 @cache
 def _keys_help() -> str:
     shown = partial(to_yaml, in_one_line=True)
-    lines = ["keys and their defaults (*: may change on --resume), and what the presets set instead:", ""]
+    lines = [
+        "keys and their defaults (*: may change on --resume), and what the presets set instead:",
+        "",
+    ]
     by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}
     for name, setting in SETTINGS.items():
         key, words = setting.key, [setting.key.text]
         if setting.kind is not str or not all(choice in key.text for choice in key.choices):
             words.append(setting.allowed)
-        lines += [f"{'*' if key.resume else ' '} {name}={shown(setting.default)}", f"      {'; '.join(words)}"]
+        lines += [
+            f"{'*' if key.resume else ' '} {name}={shown(setting.default)}",
+            f"      {'; '.join(words)}",
+        ]
         own = ((preset, keys.get(name, setting.default)) for preset, keys in by_preset.items())
-        lines += [f"      preset {preset}: {shown(value)}" for preset, value in own if value != setting.default]
+        lines += [
+            f"      preset {preset}: {shown(value)}"
+            for preset, value in own
+            if value != setting.default
+        ]
     return "\n".join(lines)

@@ -26,13 +26,27 @@ announce = partial(print, flush=True)  # a log shows at once why a run does not 
 class DataConfigs(Branch):
     """Keys `data.*`, and what is computed from them."""
 
-    corpus: Annotated[str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")] = "auto"
-    sampling: Annotated[Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")] = "random"
-    within_documents: Annotated[bool, Key("no window crosses the border of two files, or rows of Parquet")] = False
-    weights: Annotated[list, Key("shares of the windows by folder, such as [books: 2, code: 1]; empty: by size")] = []
-    tokens: Annotated[str, Key("characters, bytes, bpe:N, or a path: tokenizer.json or vocabulary.json")] = "characters"
-    unknown_below: Annotated[float, Key("characters rarer than this share become [UNK]", low=0, high=1)] = 0.0
-    extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
+    corpus: Annotated[
+        str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")
+    ] = "auto"
+    sampling: Annotated[
+        Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")
+    ] = "random"
+    within_documents: Annotated[
+        bool, Key("no window crosses the border of two files, or rows of Parquet")
+    ] = False
+    weights: Annotated[
+        list, Key("shares of the windows by folder, such as [books: 2, code: 1]; empty: by size")
+    ] = []
+    tokens: Annotated[
+        str, Key("characters, bytes, bpe:N, or a path: tokenizer.json or vocabulary.json")
+    ] = "characters"
+    unknown_below: Annotated[
+        float, Key("characters rarer than this share become [UNK]", low=0, high=1)
+    ] = 0.0
+    extra_characters: Annotated[
+        str, Key("characters to add to the vocabulary; --init-from adds those of its run")
+    ] = ""
 
     loaded: "Corpus"
     vocabulary: "Vocabulary"
@@ -72,27 +86,33 @@ def stored_tokens(c: DataConfigs) -> "StoredTokens | None":
 
 @option([DataConfigs.training_ids, DataConfigs.validation_ids])
 def token_ids(c: DataConfigs) -> "tuple[torch.Tensor, ...]":
-    """Both parts of the text as token ids `[n_tokens]`, on the device for the whole run; or memory-mapped."""
+    """Both parts of the text as token ids `[n_tokens]`, on the device for the whole run; or
+    memory-mapped."""
     if c.stored_tokens:
         return c.stored_tokens.training.ids, c.stored_tokens.validation.ids
     return tuple(
-        c.vocabulary.encode(text).to(c.root().torch_device) for text in (c.loaded.training, c.loaded.validation)
+        c.vocabulary.encode(text).to(c.root().torch_device)
+        for text in (c.loaded.training, c.loaded.validation)
     )
 
 
 @option(DataConfigs.counts)
 def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
-    """How often each token occurs in the training and in the validation text, `[n_ids_in_text]` each."""
+    """How often each token occurs in the training and in the validation text, `[n_ids_in_text]`
+    each."""
     if c.stored_tokens:
         return c.stored_tokens.training.counts, c.stored_tokens.validation.counts
     n = c.vocabulary.n_ids_in_text
-    training, validation = (ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids))
+    training, validation = (
+        ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids)
+    )
     return training, validation
 
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
-    """Windows of the training text; `configs.other_windows` has those of pairs, epochs, and texts on the disk."""
+    """Windows of the training text; `configs.other_windows` has those of pairs, epochs, and texts
+    on the disk."""
     from data.sources import CorpusError
     from data.windows import Windows
 
@@ -104,7 +124,13 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
             f" {longest:,}: shorten training.stages or take a longer text"
         )
     seed = derived_seed(root.seed, "windows")
-    if c.stored_tokens or root.objective.nsp or root.objective.sop or c.sampling != "random" or c.weights:
+    if (
+        c.stored_tokens
+        or root.objective.nsp
+        or root.objective.sop
+        or c.sampling != "random"
+        or c.weights
+    ):
         from configs.other_windows import other_windows
 
         return other_windows(root, longest, seed)

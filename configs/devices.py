@@ -17,7 +17,8 @@ INTENDED = (
 
 
 def available_device(name: str) -> str:
-    """The value of the key `device` for this machine, with CUDA prepared. Raises ConfigError without such a device."""
+    """The value of the key `device` for this machine, with CUDA prepared. Raises ConfigError
+    without such a device."""
     name = best_device() if name == "auto" else name
     kind, _, number = name.partition(":")
     if kind == "cpu":  # or Inductor warns where a CUDA compiler is installed without a GPU
@@ -26,11 +27,16 @@ def available_device(name: str) -> str:
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
     n_found = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= n_found:
-        raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, numbered from 0; use another device")
+        raise ConfigError(
+            f"device={name}: PyTorch found {n_found} CUDA devices, numbered from 0; use another device"
+        )
     if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
-        raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
+        raise ConfigError(
+            f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}"
+        )
     if kind == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention can differ from run to run
+        # the gradients of cuDNN's attention can differ from run to run
+        torch.backends.cuda.enable_cudnn_sdp(False)
         for message in INTENDED:
             warnings.filterwarnings("ignore", message=message)
     return name
@@ -45,11 +51,14 @@ def best_device() -> str:
 
 def without_cuda() -> str | None:
     """Why there is no CUDA device to compute on, in one line; None if there is one."""
-    with warnings.catch_warnings(record=True) as caught:  # PyTorch warns once, for example of an old driver
+    # PyTorch warns once, for example of an old driver
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if torch.cuda.is_available():
             return None
-    reasons = [str(each.message).removeprefix("CUDA initialization: ").splitlines()[0] for each in caught]
+    reasons = [
+        str(each.message).removeprefix("CUDA initialization: ").splitlines()[0] for each in caught
+    ]
     return "; ".join(["found no CUDA device", *(reason.partition(". ")[0] for reason in reasons)])
 
 

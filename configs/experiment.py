@@ -1,7 +1,8 @@
 """The root of the config tree: the keys, and the parts of a run that are built from them.
 
-When a part is first read, the function with `@option` for it builds it, and reads what it needs from the tree. Each
-function imports what it builds, so that wrong keys are refused before PyTorch is imported.
+When a part is first read, the function with `@option` for it builds it, and reads what it needs
+from the tree. Each function imports what it builds, so that wrong keys are refused before PyTorch
+is imported.
 """
 
 from collections.abc import Mapping
@@ -37,11 +38,21 @@ if TYPE_CHECKING:
 class Configs(BaseConfigs):
     """The whole experiment."""
 
-    name: Annotated[str, Key("name of the experiment; its runs are in LOGS/NAME", compared=False)] = "mlm"
-    logs: Annotated[str, Key("folder for the runs; a relative path starts at the repository", compared=False)] = "logs"
-    device: Annotated[str, Key("auto (the best available), cpu, cuda, cuda:N or mps", resume=True)] = "auto"
-    seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1, compared=False)] = 0
-    initial_weights: Annotated[str, Key("a run whose best weights are the first ones; --init-from sets it")] = ""
+    name: Annotated[
+        str, Key("name of the experiment; its runs are in LOGS/NAME", compared=False)
+    ] = "mlm"
+    logs: Annotated[
+        str, Key("folder for the runs; a relative path starts at the repository", compared=False)
+    ] = "logs"
+    device: Annotated[
+        str, Key("auto (the best available), cpu, cuda, cuda:N or mps", resume=True)
+    ] = "auto"
+    seed: Annotated[
+        int, Key("seed of every random draw", low=0, high=2**31 - 1, compared=False)
+    ] = 0
+    initial_weights: Annotated[
+        str, Key("a run whose best weights are the first ones; --init-from sets it")
+    ] = ""
     data: DataConfigs
     masking: MaskingConfigs
     objective: ObjectiveConfigs
@@ -73,9 +84,14 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 def torch_device(c: Configs) -> "torch.device":
     import torch
 
-    torch.set_flush_denormal(True)  # processors are slow with denormal numbers, of which sharp attention has many
+    # processors are slow with denormal numbers, of which sharp attention has many
+    torch.set_flush_denormal(True)
     # Each process that torchrun has started has a CUDA device of its own.
-    return torch.device("cuda", local_rank()) if c.device == "cuda" and n_started() > 1 else torch.device(c.device)
+    return (
+        torch.device("cuda", local_rank())
+        if c.device == "cuda" and n_started() > 1
+        else torch.device(c.device)
+    )
 
 
 def is_sharded(c: Configs) -> bool:
@@ -84,7 +100,8 @@ def is_sharded(c: Configs) -> bool:
 
 @option(Configs.network)
 def network(c: Configs) -> "nn.Module":
-    """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
+    """The model with its initial weights, which depend on the seed alone, not on earlier random
+    draws."""
     import torch
 
     torch.manual_seed(derived_seed(c.seed, "weights"))
@@ -99,7 +116,8 @@ def network(c: Configs) -> "nn.Module":
 
 
 def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
+    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random
+    numbers."""
     import torch
 
     inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
@@ -113,17 +131,24 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
             with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
                 shape = list(model(inputs, positions).shape)
         except Exception as error:  # whatever a user's model raises
-            raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
+            raise ConfigError(
+                f"model.architecture: {contract}, but raises {type(error).__name__}: {error}"
+            ) from error
         if shape != [n, n_tokens]:
             raise ConfigError(f"model.architecture: {contract}, not {shape}")
 
 
 @option(Configs.compiled)
 def compiled(c: Configs) -> "Compiled | None":
-    """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
+    """The objective of the training, compiled; the compiler does not know the hooks that gather a
+    sharded layer."""
     from training.compilation import Compiled
 
-    return in_all_processes(Compiled)(eager_objective(c)) if c.training.compile and not is_sharded(c) else None
+    return (
+        in_all_processes(Compiled)(eager_objective(c))
+        if c.training.compile and not is_sharded(c)
+        else None
+    )
 
 
 def eager_objective(c: Configs) -> "MaskedObjective":
@@ -193,13 +218,18 @@ def schedule(c: Configs) -> Schedule:
 def evaluator(c: Configs) -> "Evaluator":
     from training.evaluation import Evaluator
 
-    return in_all_processes(Evaluator)(c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name)
+    return in_all_processes(Evaluator)(
+        c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name
+    )
 
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    """The training loop without the callbacks of `configs.callbacks`, one of which compiles before the first step."""
+    """The training loop without the callbacks of `configs.callbacks`, one of which compiles before
+    the first step."""
     from training.clock import TrainingClock
     from training.loop import Trainer
 
-    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, in_all_processes(TrainingClock)(c.torch_device))
+    return in_all_processes(Trainer)(
+        c.step, c.schedule, c.evaluator, in_all_processes(TrainingClock)(c.torch_device)
+    )

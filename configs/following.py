@@ -14,12 +14,15 @@ from training.loop import Trainer
 from training.resume import restore
 
 
-def follow(command: Command, processes: Processes, build: Callable[[Configs, Command, Processes], Trainer]) -> int:
+def follow(
+    command: Command, processes: Processes, build: Callable[[Configs, Command, Processes], Trainer]
+) -> int:
     """Train with the first process, silently; returns the exit code."""
     tracking.be_quiet()
     command = processes.from_first(command)
     trainer = build(configs_of(command.values), command, processes)
-    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))  # dropout differs between processes
+    # dropout differs between processes
+    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))
     if command.resumed:
         restore(command.resumed, trainer)
     with Interruption(trainer).watched():

@@ -4,7 +4,8 @@ A labml config item carries no documentation and checks no value, so both are in
 
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
 
-This line is all that a new key needs. `keys_of` walks the config classes and finds every such item by its dotted name.
+This line is all that a new key needs. `keys_of` walks the config classes and finds every such item
+by its dotted name.
 """
 
 import math
@@ -28,7 +29,8 @@ class ConfigError(InputError):
 
 @dataclass(frozen=True)
 class Key:
-    """The facts about a config item that users may set. A number has a range: `low` or `above`, and `high`."""
+    """The facts about a config item that users may set. A number has a range: `low` or `above`, and
+    `high`."""
 
     text: str  # one line of --help, with the unit
     above: float = -math.inf
@@ -51,7 +53,8 @@ class Setting:
     key: Key
 
     def parse(self, value: Any) -> Any:
-        """Convert a value from YAML or from the text of a command line to the key's type. Raises ConfigError."""
+        """Convert a value from YAML or from the text of a command line to the key's type. Raises
+        ConfigError."""
         if self.optional and str(value).lower() in ("none", "null", ""):
             return None
         if value == "" and self.kind is str and self.default and not self.key.choices:
@@ -81,7 +84,11 @@ class Setting:
         if key.choices:
             return "one of " + ", ".join(key.choices)
         if math.isfinite(key.high):
-            words += f" above {key.above:,} and at most" if math.isfinite(key.above) else f" from {key.low:,} to"
+            words += (
+                f" above {key.above:,} and at most"
+                if math.isfinite(key.above)
+                else f" from {key.low:,} to"
+            )
             words += f" {key.high:,}"
         return words + (", or null" if self.optional else "")
 
@@ -98,25 +105,40 @@ def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
         elif typing.get_origin(annotation) is typing.Annotated:
             kind, key = typing.get_args(annotation)[:2]
             choices = tuple(option_names(configs, name))  # the functions registered with @option
-            choices = choices or (typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ())
+            choices = choices or (
+                typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+            )
             if choices:
                 kind, key = str, replace(key, choices=choices)
             kinds = typing.get_args(kind) or (kind,)  # (int, NoneType) for int | None
-            yield Setting(prefix + name, kinds[0], len(kinds) > 1, getattr(configs, name).value, key)
+            yield Setting(
+                prefix + name, kinds[0], len(kinds) > 1, getattr(configs, name).value, key
+            )
 
 
 def option_names(configs: type[BaseConfigs], item: str) -> dict[str, None]:
     """The names of the functions registered with `@option` for an item, in order."""
-    return dict.fromkeys(option.option_name for option in configs.__dict__.get("_calculators", {}).get(item, []))
+    return dict.fromkeys(
+        option.option_name for option in configs.__dict__.get("_calculators", {}).get(item, [])
+    )
 
 
 def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:
-    """The error for a key that does not exist, with its present name or the nearest key, if there is one."""
-    present = {each.key.former or each.name: each.name for each in settings.values()} | {key: key for key in settings}
+    """The error for a key that does not exist, with its present name or the nearest key, if there
+    is one."""
+    present = {each.key.former or each.name: each.name for each in settings.values()} | {
+        key: key for key in settings
+    }
     # A common slip is to leave out the group, as in d_model=256: compare the last parts too.
     by_last_part = {key.rpartition(".")[2]: key for key in present}
-    near = get_close_matches(name, present, 1) or get_close_matches(name.rpartition(".")[2], by_last_part, 1)
-    hint = f"did you mean {present[by_last_part.get(near[0], near[0])]}?" if near else "--help lists every key"
+    near = get_close_matches(name, present, 1) or get_close_matches(
+        name.rpartition(".")[2], by_last_part, 1
+    )
+    hint = (
+        f"did you mean {present[by_last_part.get(near[0], near[0])]}?"
+        if near
+        else "--help lists every key"
+    )
     return ConfigError(f"unknown key {shortened(name)!r}: {hint}")
 
 
@@ -126,7 +148,8 @@ def shortened(value: Any) -> str:
 
 
 def _parsed(value: Any, kind: type) -> Any:
-    """A value as `kind`, or None if it is not of this type. Raises ValueError for a list that is not YAML."""
+    """A value as `kind`, or None if it is not of this type. Raises ValueError for a list that is
+    not YAML."""
     if kind is bool:
         return {"true": True, "false": False}.get(str(value).lower())
     if kind is str:
@@ -150,4 +173,10 @@ def is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "UTF-8 text", list: "a list in YAML"}
+_TYPE_NAMES = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "UTF-8 text",
+    list: "a list in YAML",
+}

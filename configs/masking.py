@@ -21,14 +21,30 @@ class MaskingConfigs(Branch):
     """Keys `masking.*`. Reading `strategy` gives the masker with that strategy."""
 
     strategy: Annotated[Any, Key("how characters are selected for masking")] = "random"
-    masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
-    randomize_prob: Annotated[float, Key("share of the selected that a random character replaces", low=0, high=1)] = 0.1
-    no_change_prob: Annotated[float, Key("share of the selected that stay unchanged", low=0, high=1)] = 0.1
-    random_tokens: Annotated[Literal["uniform", "unigram"], Key("unigram: as frequent as in the text")] = "uniform"
-    masks: Annotated[Literal["dynamic", "static"], Key("dynamic: new each time; static: drawn once")] = "dynamic"
-    corrupt: Annotated[Literal["character", "unit"], Key("each character on its own, or whole units")] = "character"
-    mixture: Annotated[list, Key("rows {until: share of the budget, STRATEGY: share of the windows, ...}")] = []
-    no_mask_tokens: Annotated[str, Key("characters that are never selected, without separators")] = ""
+    masking_prob: Annotated[
+        float, Key("share of the characters that are selected", above=0, high=1)
+    ] = 0.15
+    randomize_prob: Annotated[
+        float, Key("share of the selected that a random character replaces", low=0, high=1)
+    ] = 0.1
+    no_change_prob: Annotated[
+        float, Key("share of the selected that stay unchanged", low=0, high=1)
+    ] = 0.1
+    random_tokens: Annotated[
+        Literal["uniform", "unigram"], Key("unigram: as frequent as in the text")
+    ] = "uniform"
+    masks: Annotated[
+        Literal["dynamic", "static"], Key("dynamic: new each time; static: drawn once")
+    ] = "dynamic"
+    corrupt: Annotated[
+        Literal["character", "unit"], Key("each character on its own, or whole units")
+    ] = "character"
+    mixture: Annotated[
+        list, Key("rows {until: share of the budget, STRATEGY: share of the windows, ...}")
+    ] = []
+    no_mask_tokens: Annotated[
+        str, Key("characters that are never selected, without separators")
+    ] = ""
 
     no_mask_ids: list[int]
     random_token_weights: "torch.Tensor"
@@ -36,27 +52,33 @@ class MaskingConfigs(Branch):
 
 @option(MaskingConfigs.no_mask_ids)
 def no_mask_ids(c: MaskingConfigs) -> list[int]:
-    """The ids that are never selected: special tokens in the text, and the characters of `no_mask_tokens`."""
+    """The ids that are never selected: special tokens in the text, and the characters of
+    `no_mask_tokens`."""
     from data.vocabulary import MASK, PAD
 
     vocabulary = c.root().data.vocabulary
     unknown = set(c.no_mask_tokens) - set(vocabulary.ordinary)
     if unknown:
-        raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the vocabulary")
+        raise ConfigError(
+            f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the vocabulary"
+        )
     special = [token for token in vocabulary.special_tokens if token not in (PAD, MASK)]
     return [vocabulary.id_of(token) for token in (*special, *c.no_mask_tokens)]
 
 
 @option(MaskingConfigs.random_token_weights)
 def random_token_weights(c: MaskingConfigs) -> "torch.Tensor":
-    """`[n_tokens]`, 0 for special tokens, those that are never selected, and those that the text does not have."""
+    """`[n_tokens]`, 0 for special tokens, those that are never selected, and those that the text
+    does not have."""
     import torch
 
     data = c.root().data
     n_ordinary = data.vocabulary.n_ordinary
     training, validation = (counts[:n_ordinary] for counts in data.counts)
     weights = torch.zeros(data.vocabulary.n_tokens)
-    weights[:n_ordinary] = training.float() if c.random_tokens == "unigram" else (training + validation > 0).float()
+    weights[:n_ordinary] = (
+        training.float() if c.random_tokens == "unigram" else (training + validation > 0).float()
+    )
     weights[c.no_mask_ids] = 0.0
     if not weights.any():
         raise ConfigError("masking.no_mask_tokens leaves no character to mask")
@@ -64,13 +86,16 @@ def random_token_weights(c: MaskingConfigs) -> "torch.Tensor":
 
 
 def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
-    """The masker that the keys ask for, with the segmenter that `strategy` makes for the training text."""
+    """The masker that the keys ask for, with the segmenter that `strategy` makes for the training
+    text."""
     from data.masking import Corruption, Masker
 
     root = c.root()
     segmenter = segmenter_of(c, strategy)
     if c.masks == "static" and not segmenter.allows_static_masks:
-        raise ConfigError("masking.masks=static: this masking.strategy draws units or weights anew; use dynamic")
+        raise ConfigError(
+            "masking.masks=static: this masking.strategy draws units or weights anew; use dynamic"
+        )
     corruption = Corruption(
         mask_token=root.data.vocabulary.mask_token,
         random_token_weights=c.random_token_weights,

@@ -1,4 +1,5 @@
-"""Memory: refuses sizes that cannot fit before anything is built; after a failure, names the keys to lower."""
+"""Memory: refuses sizes that cannot fit before anything is built; after a failure, names the keys
+to lower."""
 
 import os
 from collections.abc import Mapping
@@ -12,9 +13,12 @@ COPIES = 3  # per weight: the weight, its gradient, and the momentum of Muon; Ad
 
 
 def check_memory(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if training cannot fit into the memory of its device, or a batch into the index of a kernel."""
+    """Raise ConfigError if training cannot fit into the memory of its device, or a batch into the
+    index of a kernel."""
     _check_lookups(values)
-    needed, available = (size / 2**30 for size in (least_bytes(values), _memory_of(values["device"])))
+    needed, available = (
+        size / 2**30 for size in (least_bytes(values), _memory_of(values["device"]))
+    )
     if needed > available:
         raise ConfigError(
             f"training needs at least {needed:,.0f} GiB of memory, {values['device']} has {available:,.0f}:"
@@ -23,7 +27,8 @@ def check_memory(values: Mapping[str, Any]) -> None:
 
 
 def _check_lookups(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if the lookups of n-grams in one batch have more numbers than a CUDA kernel can index."""
+    """Raise ConfigError if the lookups of n-grams in one batch have more numbers than a CUDA kernel
+    can index."""
     if values["device"].startswith("cuda"):
         from model.ngrams import NGRAMS
 
@@ -31,7 +36,9 @@ def _check_lookups(values: Mapping[str, Any]) -> None:
         row = values["model.d_model"] // values["model.ngram_parts"]
         if _chars_per_batch(values) * n_ngrams * row >= 2**31:  # PyTorch counts in 32 bits
             now = f"(now {values['training.grad_accum_steps']})"
-            raise ConfigError(f"the n-grams of a batch exceed 2^31 numbers: raise training.grad_accum_steps {now}")
+            raise ConfigError(
+                f"the n-grams of a batch exceed 2^31 numbers: raise training.grad_accum_steps {now}"
+            )
 
 
 def _chars_per_batch(values: Mapping[str, Any]) -> int:
@@ -39,12 +46,24 @@ def _chars_per_batch(values: Mapping[str, Any]) -> int:
 
 
 def least_bytes(values: Mapping[str, Any]) -> int:
-    """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer, table, activations."""
-    d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
+    """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer,
+    table, activations."""
+    d_model, d_ff, n_layers = (
+        values["model.d_model"],
+        values["model.d_ff"],
+        values["model.n_layers"],
+    )
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
-    table = values["model.ngram_rows"] * d_model // values["model.ngram_parts"] if values["model.ngrams"] > 1 else 0
-    # Half, because activations may be bfloat16. The last feed-forward may run at the masked positions only.
-    activations = _chars_per_batch(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
+    table = (
+        values["model.ngram_rows"] * d_model // values["model.ngram_parts"]
+        if values["model.ngrams"] > 1
+        else 0
+    )
+    # Half, because activations may be bfloat16. The last feed-forward may run at the masked
+    # positions only.
+    activations = (
+        _chars_per_batch(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
+    )
     n_shards = n_started() if values["training.parallel"] == "fsdp" else 1
     return (weights * COPIES + table) * BYTES // n_shards + activations
 

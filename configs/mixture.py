@@ -16,6 +16,11 @@ def mixture(c: MaskingConfigs) -> "Masker":
     from data.masking.strategies import STRATEGIES
     from data.masking.units import Mixture
 
-    rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
+    rows = [
+        (row["until"], {name: share for name, share in row.items() if name != "until"})
+        for row in c.mixture
+    ]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return build_masker(c, lambda text: Mixture({name: STRATEGIES[name](text) for name in names}, rows))
+    return build_masker(
+        c, lambda text: Mixture({name: STRATEGIES[name](text) for name in names}, rows)
+    )

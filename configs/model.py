@@ -19,13 +19,21 @@ class ModelConfigs(Branch):
     architecture: Annotated[Any, Key("the model to train")] = "modern"
     d_model: Annotated[int, Key("size of the hidden vectors", low=2, high=16_384)] = 128
     n_layers: Annotated[int, Key("number of layers", low=1, high=256)] = 6
-    n_heads: Annotated[int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)] = 4
+    n_heads: Annotated[
+        int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)
+    ] = 4
     d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
-    ngrams: Annotated[int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)] = 0
+    ngrams: Annotated[
+        int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)
+    ] = 0
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
-    ngram_parts: Annotated[int, Key("parts of a vector; with 2, half of the n-grams fill each", low=1, high=2)] = 1
-    ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
+    ngram_parts: Annotated[
+        int, Key("parts of a vector; with 2, half of the n-grams fill each", low=1, high=2)
+    ] = 1
+    ngram_dropout: Annotated[
+        float, Key("share of the n-grams that are left out in training", low=0, high=0.99)
+    ] = 0.0
 
     n_tokens: int
 
@@ -37,7 +45,8 @@ def n_tokens(c: ModelConfigs) -> int:
 
 @option(ModelConfigs.architecture)
 def modern(c: ModelConfigs) -> "nn.Module":
-    """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and n-gram embeddings."""
+    """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and
+    n-gram embeddings."""
     from model import MaskedLanguageModel, ModernEncoder
     from model.pairs import PairEncoder, PairModel
 

@@ -11,8 +11,12 @@ from configs.keys import Key
 class ObjectiveConfigs(Branch):
     """Keys `objective.*`: a second objective beside the masked characters."""
 
-    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
-    sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
+    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = (
+        False
+    )
+    sop: Annotated[
+        bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")
+    ] = False
 
     pairs: str
 

@@ -1,4 +1,5 @@
-"""The frame of every entry point: wrong input ends in one line on stderr. Works without PyTorch, for the dashboard."""
+"""The frame of every entry point: wrong input ends in one line on stderr. Works without PyTorch,
+for the dashboard."""
 
 import argparse
 import errno
@@ -16,7 +17,8 @@ from distributed.launch import local_rank, rank
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
-if sys.stdout is None:  # closed by `>&-`: labml cannot be imported without it, and the next open file would replace it
+# closed by `>&-`: labml cannot be imported without it, and the next open file would replace it
+if sys.stdout is None:
     sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, not to be written
 
 
@@ -24,7 +26,9 @@ class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, raised as ConfigError."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.partition("unrecognized arguments: ")[2].partition(" ")[0].partition("=")[0]
+        unknown = (
+            message.partition("unrecognized arguments: ")[2].partition(" ")[0].partition("=")[0]
+        )
         similar = get_close_matches(unknown, self._option_string_actions, n=1)
         raise ConfigError(message + "".join(f": did you mean {option}?" for option in similar))
 
@@ -34,7 +38,8 @@ class OutputError(OSError):
 
 
 class Output(io.FileIO):
-    """The standard output. It keeps its error, because argparse ignores errors, and later writes may succeed."""
+    """The standard output. It keeps its error, because argparse ignores errors, and later writes
+    may succeed."""
 
     error: OSError | None = None
 
@@ -53,7 +58,10 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     standard = sys.__stdout__ or sys.stdout
     output = Output(standard.fileno(), "w", closefd=False)
     sys.stdout = io.TextIOWrapper(  # stderr escapes what its encoding lacks, stdout would raise
-        io.BufferedWriter(output), standard.encoding, "backslashreplace", line_buffering=output.isatty()
+        io.BufferedWriter(output),
+        standard.encoding,
+        "backslashreplace",
+        line_buffering=output.isatty(),
     )
     try:
         code = _code_of(main)
@@ -62,10 +70,15 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
         if isinstance(output.error, OutputError):
             raise output.error
     except OSError as error:  # such as a full disk while a run is created
-        hint = ": free some space, or set logs to another folder" if error.errno == errno.ENOSPC else ""
+        hint = (
+            ": free some space, or set logs to another folder"
+            if error.errno == errno.ENOSPC
+            else ""
+        )
         code = fail(f"{error}{hint}", code=1)
     if output.error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # or Python would report it again at its end
+        # or Python would report it again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
     sys.exit(code)
 
 
@@ -81,7 +94,8 @@ def _code_of(main: Callable[[list[str]], int]) -> int:
 def fail(error: Exception | str, code: int = 2, *, raised_by_all: bool = False) -> int:
     """Print an error as one line on stderr, without control characters; returns the exit code.
 
-    With torchrun, an error `raised_by_all` processes is printed once per machine, any other with the process's number.
+    With torchrun, an error `raised_by_all` processes is printed once per machine, any other with
+    the process's number.
     """
     if raised_by_all and local_rank():
         return code

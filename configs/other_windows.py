@@ -20,29 +20,41 @@ BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
 def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
-    """The windows that the keys ask for. A thread draws those of a text on the disk, if that saves time."""
+    """The windows that the keys ask for. A thread draws those of a text on the disk, if that saves
+    time."""
     c, stored = root.data, root.data.stored_tokens
     if stored:
         check_large_text(root, longest)
     ids = stored.training if stored else c.training_ids
     if root.objective.pairs:
-        windows: Windows = PairWindows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
+        windows: Windows = PairWindows(
+            root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest
+        )
     elif c.weights:
         windows = weighted_windows(c, longest, seed)
     elif stored and c.within_documents:
         windows = DocumentWindows(ids, stored.documents, seed=seed)
     else:
         windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
-    return Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu") if stored else windows
+    return (
+        Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu")
+        if stored
+        else windows
+    )
 
 
 def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
-    """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of the config tree."""
+    """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of
+    the config tree."""
     stored, tokens = c.loaded.stored, c.stored_tokens
     n_chars = stored.folder_chars if stored else {}
     weights = {str(folder): weight for row in c.weights for folder, weight in row.items()}
     if weights.keys() != n_chars.keys():
-        found = ", ".join(f"{name!r}" for name in [*n_chars][:10]) if stored else "one file and no folders"
+        found = (
+            ", ".join(f"{name!r}" for name in [*n_chars][:10])
+            if stored
+            else "one file and no folders"
+        )
         raise ConfigError(
             f"data.weights must name each folder of {c.loaded.name!r} once: it has {found} (in YAML,"
             ' quote names such as "01" and "no")'
@@ -50,32 +62,45 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     ends = torch.tensor(list(accumulate(n_chars.values())))
     folders = torch.searchsorted(tokens.document_chars, ends, right=True)
     documents = tokens.documents
-    if not c.within_documents:  # a window may cross the borders of documents, but not those of folders
+    # a window may cross the borders of documents, but not those of folders
+    if not c.within_documents:
         documents, folders = pad(documents, (1, 0))[folders], torch.arange(len(folders)) + 1
     shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
     windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
     n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(prepend=folders.new_zeros(1))
     for folder, weight, n in zip(n_chars, shares.tolist(), n_starts.tolist(), strict=True):
         if weight and not n:
-            raise CorpusError(f"data.weights: no training text of {folder!r} has {longest:,} tokens: give it weight 0")
+            raise CorpusError(
+                f"data.weights: no training text of {folder!r} has {longest:,} tokens: give it weight 0"
+            )
     return windows
 
 
 def check_large_text(root: Any, longest: int) -> None:
     """Raise ConfigError or CorpusError if the keys do not suit the text; `root` is the config tree.
 
-    They must not need much memory, and if they ask for documents, one must hold the longest windows.
+    They must not need much memory, and if they ask for documents, one must hold the longest
+    windows.
     """
     c, n_tokens = root.data, len(root.data.training_ids)
     n_cells = n_tokens // min(row["seq_len"] for row in root.training.stages)
     for key, is_set, n_bytes, instead in (
         ("data.sampling=shuffled", c.sampling == "shuffled", BYTES_PER_CELL * n_cells, "random"),
-        ("masking.masks=static", root.masking.masks == "static", BYTES_PER_STATIC_MASK * n_tokens, "dynamic"),
+        (
+            "masking.masks=static",
+            root.masking.masks == "static",
+            BYTES_PER_STATIC_MASK * n_tokens,
+            "dynamic",
+        ),
     ):
         if is_set and n_bytes > MEMORY:
-            raise ConfigError(f"{key} needs {n_bytes / 1e9:,.1f} GB of memory for this text: use {instead}")
+            raise ConfigError(
+                f"{key} needs {n_bytes / 1e9:,.1f} GB of memory for this text: use {instead}"
+            )
     if root.objective.nsp and c.loaded.is_sample:
-        raise ConfigError("objective.nsp needs all speeches in memory, and this text is too large for that: use sop")
+        raise ConfigError(
+            "objective.nsp needs all speeches in memory, and this text is too large for that: use sop"
+        )
     if c.within_documents:
         documents = c.stored_tokens.documents
         n_in_longest = int(documents.diff(prepend=documents.new_zeros(1)).max())

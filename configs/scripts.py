@@ -1,4 +1,5 @@
-"""The scripts that use runs: their arguments RUN and --logs, ranges of numbers, and errors. Works without PyTorch."""
+"""The scripts that use runs: their arguments RUN and --logs, ranges of numbers, and errors. Works
+without PyTorch."""
 
 import math
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -15,20 +16,33 @@ from runs.files import ROOT
 def logs_parser(description: str | None) -> OneLineParser:
     """A parser with --logs; --help shows the description as it is written."""
     parser = OneLineParser(description=description, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
+    parser.add_argument(
+        "--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)"
+    )
     return parser
 
 
 def run_parser(description: str | None, name: str = "run", **options: Any) -> OneLineParser:
     """A parser with --logs and RUN, which becomes the option `name`."""
     parser = logs_parser(description)
-    parser.add_argument(name, metavar="RUN", help="a folder, a uuid or its first characters, or last", **options)
+    parser.add_argument(
+        name, metavar="RUN", help="a folder, a uuid or its first characters, or last", **options
+    )
     return parser
 
 
-def number(kind: type, low: float, high: float = math.inf, below: float = math.inf) -> Callable[[str], Any]:
-    """The `type` of an argument: an int or a float from `low` to `high`, or from `low` to less than `below`."""
-    upper = f" and at most {high:,}" if high < math.inf else f" and below {below:g}" if kind is float else ""
+def number(
+    kind: type, low: float, high: float = math.inf, below: float = math.inf
+) -> Callable[[str], Any]:
+    """The `type` of an argument: an int or a float from `low` to `high`, or from `low` to less than
+    `below`."""
+    upper = (
+        f" and at most {high:,}"
+        if high < math.inf
+        else f" and below {below:g}"
+        if kind is float
+        else ""
+    )
 
     def parsed(word: str) -> Any:
         value = kind(word)
@@ -46,7 +60,8 @@ def run_script(
     command: Callable[[Namespace], int | None],
     requirements: str = "requirements.txt",
 ) -> int:
-    """Run `command` on the parsed options; returns its exit code. Wrong input ends in one line and exit code 2.
+    """Run `command` on the parsed options; returns its exit code. Wrong input ends in one line and
+    exit code 2.
 
     `requirements` is the file that lists the packages of the script.
     """
@@ -63,7 +78,8 @@ def run_script(
 
 
 def exit_code(error: BaseException, values: Mapping[str, Any]) -> int:
-    """Report an error that ended a training with these keys, and return the exit code. Raises errors of the program."""
+    """Report an error that ended a training with these keys, and return the exit code. Raises
+    errors of the program."""
     if isinstance(error, InputError):
         return fail(error, raised_by_all=error.raised_by_all)
     if isinstance(error, StoppedError):

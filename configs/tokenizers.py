@@ -17,20 +17,30 @@ MOST = 1_000_000
 
 
 def check_tokens(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if `data.tokens` is not of a known form, or does not fit other keys. Reads no file."""
+    """Raise ConfigError if `data.tokens` is not of a known form, or does not fit other keys. Reads
+    no file."""
     tokens = values["data.tokens"]
     if match := BPE.fullmatch(tokens):
         n = match[1]
         if not (n.isascii() and n.isdigit() and len(n) < 9 and FEWEST <= int(n) <= MOST):
-            raise ConfigError(f"data.tokens={shortened(tokens)}: bpe:N needs an integer N from {FEWEST} to {MOST:,}")
+            raise ConfigError(
+                f"data.tokens={shortened(tokens)}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
+            )
     if tokens != CHARACTERS:
-        for key, what in {"data.unknown_below": 0.0, "data.extra_characters": "", "masking.no_mask_tokens": ""}.items():
+        for key, what in {
+            "data.unknown_below": 0.0,
+            "data.extra_characters": "",
+            "masking.no_mask_tokens": "",
+        }.items():
             if values[key] != what:
-                raise ConfigError(f"{key} requires data.tokens=characters (now {shortened(tokens)})")
+                raise ConfigError(
+                    f"{key} requires data.tokens=characters (now {shortened(tokens)})"
+                )
 
 
 def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:
-    """The values of a run that will be trained, with the absolute path of its tokenizer, which can be loaded.
+    """The values of a run that will be trained, with the absolute path of its tokenizer, which can
+    be loaded.
 
     A resumed run must have the same tokenizer as before. Raises InputError with one line.
     """
@@ -40,18 +50,24 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     match = BPE.fullmatch(tokens)
     path = tokens if match else str(_path(tokens))
     if resumed and path != resumed.config().get("data.tokens", CHARACTERS):
-        return values | {"data.tokens": path}  # other tokens, which the caller refuses, or the run's own after a move
+        # other tokens, which the caller refuses, or the run's own after a move
+        return values | {"data.tokens": path}
     from data.subwords import library, read_tokenizer
 
     found = library() if match else read_tokenizer(Path(path))
     if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
         from data.bpe import cache_path
 
-        cached, tokenizer = cache_path(resumed.corpus()["sha256"], int(match[1])), resumed.vocabulary()["tokenizer"]
+        cached, tokenizer = (
+            cache_path(resumed.corpus()["sha256"], int(match[1])),
+            resumed.vocabulary()["tokenizer"],
+        )
         with contextlib.suppress(OSError):
             write_atomically(cached, json.dumps(tokenizer).encode())
     elif resumed and resumed.vocabulary().get("tokenizer") != found:
-        raise ConfigError(f"data.tokens: {path!r} has changed since {resumed.path} was trained with it: restore it")
+        raise ConfigError(
+            f"data.tokens: {path!r} has changed since {resumed.path} was trained with it: restore it"
+        )
     return values | {"data.tokens": path}
 
 
@@ -61,7 +77,11 @@ def _path(tokens: str) -> Path:
         if path.exists():
             return path
     near = get_close_matches(tokens, (CHARACTERS, BYTES, "bpe:8192"), 1)
-    hint = f"did you mean {near[0]}?" if near else "give characters, bytes, bpe:N, or the path of a tokenizer.json"
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else "give characters, bytes, bpe:N, or the path of a tokenizer.json"
+    )
     raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}: {hint}")
 
 

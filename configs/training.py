@@ -1,6 +1,7 @@
 """The training: budget, stages, optimizer.
 
-A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
+A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see
+`adamw`.
 """
 
 from collections.abc import Sequence
@@ -24,31 +25,69 @@ STAGES = "rows {until: share of the budget, seq_len: characters, masking_prob (o
 class TrainingConfigs(Branch):
     """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
-    max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)] = None
-    max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)] = None
-    max_seconds: Annotated[float | None, Key("stop after this many seconds", above=0, high=10**9, resume=True)] = 180.0
+    max_steps: Annotated[
+        int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)
+    ] = None
+    max_chars: Annotated[
+        int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)
+    ] = None
+    max_seconds: Annotated[
+        float | None, Key("stop after this many seconds", above=0, high=10**9, resume=True)
+    ] = 180.0
     stages: Annotated[list, Key(STAGES, resume=True)] = [{"until": 1.0, "seq_len": 64}]
-    chars_per_step: Annotated[int, Key("characters per step, over all windows of the batch", low=1, high=2**30)] = 2048
+    chars_per_step: Annotated[
+        int, Key("characters per step, over all windows of the batch", low=1, high=2**30)
+    ] = 2048
     grad_accum_steps: Annotated[
         int,
-        Key("batches per step; more need less memory", low=1, high=65_536, resume=True, former="training.accumulation"),
+        Key(
+            "batches per step; more need less memory",
+            low=1,
+            high=65_536,
+            resume=True,
+            former="training.accumulation",
+        ),
     ] = 1
     optimizer: Annotated[Any, Key("the optimizer of the weights")] = "muon"
     learning_rate: Annotated[float, Key(ADAMW_RATE, above=0, high=100)] = 2e-3
-    table_learning_rate: Annotated[float, Key("peak learning rate of the n-gram table", above=0, high=100)] = 0.02
-    muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
-    muon_momentum: Annotated[float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
+    table_learning_rate: Annotated[
+        float, Key("peak learning rate of the n-gram table", above=0, high=100)
+    ] = 0.02
+    muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = (
+        0.02
+    )
+    muon_momentum: Annotated[
+        float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)
+    ] = 0.95
     weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
-    warmup: Annotated[float, Key("share of the budget with a rising learning rate", low=0, high=1, resume=True)] = 0.05
-    decay: Annotated[float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)] = 0.4
-    final_learning_rate: Annotated[float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)] = 0.01
-    grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")] = "auto"
-    parallel: Annotated[Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)] = "ddp"
-    threads: Annotated[int, Key("threads; 0: all, or chosen if only time is limited", low=0, high=512, resume=True)] = 0
+    warmup: Annotated[
+        float, Key("share of the budget with a rising learning rate", low=0, high=1, resume=True)
+    ] = 0.05
+    decay: Annotated[
+        float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)
+    ] = 0.4
+    final_learning_rate: Annotated[
+        float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)
+    ] = 0.01
+    grad_norm_clip: Annotated[
+        float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)
+    ] = 1.0
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")
+    ] = "auto"
+    parallel: Annotated[
+        Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)
+    ] = "ddp"
+    threads: Annotated[
+        int, Key("threads; 0: all, or chosen if only time is limited", low=0, high=512, resume=True)
+    ] = 0
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
-    cuda_graph: Annotated[bool, Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True)] = True
-    evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
+    cuda_graph: Annotated[
+        bool, Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True)
+    ] = True
+    evaluations: Annotated[
+        int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)
+    ] = 20
 
     network: "nn.Module"
     all_stages: list[Stage]
@@ -62,14 +101,20 @@ def network(c: TrainingConfigs) -> "nn.Module":
 
 @option(TrainingConfigs.all_stages)
 def all_stages(c: TrainingConfigs) -> list[Stage]:
-    """One stage per row and masking rate. Rows without a rate of their own use `masking.masking_prob`."""
+    """One stage per row and masking rate. Rows without a rate of their own use
+    `masking.masking_prob`."""
     rate = c.root().masking.masking_prob
-    return [Stage(row["until"], row["seq_len"], each) for row in c.stages for each in masking_rates(row, rate)]
+    return [
+        Stage(row["until"], row["seq_len"], each)
+        for row in c.stages
+        for each in masking_rates(row, rate)
+    ]
 
 
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
-    """Whether to compute in bfloat16. `auto` does on GPUs that have it, and for long vectors on CPUs that have it."""
+    """Whether to compute in bfloat16. `auto` does on GPUs that have it, and for long vectors on
+    CPUs that have it."""
     import torch
 
     from model import MaskedLanguageModel
@@ -80,20 +125,29 @@ def autocast(c: TrainingConfigs) -> bool:
     if c.root().torch_device.type == "cpu":
         is_large = c.root().model.d_model >= 128  # 64 gains 5% at most
         return CPU_HAS_BFLOAT16 and is_large and isinstance(c.network, MaskedLanguageModel)
-    return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(
+        including_emulation=False
+    )
 
 
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> "list[Optimizer]":
-    """Muon for the matrices of the encoder's layers, and `adamw` for all other parameters: Muon's updates suit maps
-    between hidden states, which embeddings, norms, biases and the head are not."""
+    """Muon for the matrices of the encoder's layers, and `adamw` for all other parameters: Muon's
+    updates suit maps between hidden states, which embeddings, norms, biases and the head are not.
+    """
     from training.muon import Muon
 
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
-        raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
+        raise ConfigError(
+            "training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw"
+        )
     matrices = [p for p in c.network.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
     by_adamw, *by_row = adamw_of(c, left_out=matrices)
-    options = {"lr": c.muon_learning_rate, "momentum": c.muon_momentum, "weight_decay": c.weight_decay}
+    options = {
+        "lr": c.muon_learning_rate,
+        "momentum": c.muon_momentum,
+        "weight_decay": c.weight_decay,
+    }
     return [by_adamw, in_all_processes(Muon)(matrices, **options), *by_row]
 
 

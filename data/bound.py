@@ -7,17 +7,23 @@ from data.protocol import SEED, ValidationSet
 
 
 def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
-    """Masks for the any-order bound, the same on every machine: bool `[rounds, n_windows, 256]`, never on `[UNK]`.
+    """Masks for the any-order bound, the same on every machine: bool `[rounds, n_windows, 256]`,
+    never on `[UNK]`.
 
-    The numbers of masked positions are uniform in 1 ... 256, in a way that lowers the variance of the estimate: the
-    range has `rounds` equal parts, each window has a number in each part, and the windows cover each part evenly.
+    The numbers of masked positions are uniform in 1 ... 256, in a way that lowers the variance of
+    the estimate: the range has `rounds` equal parts, each window has a number in each part, and the
+    windows cover each part evenly.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, rounds]))
     n_windows, seq_len = validation.windows.shape
     places = (generator.permutation(n_windows) + generator.random(n_windows)) / n_windows
     shares = torch.from_numpy((np.arange(rounds)[:, None] + places) / rounds)
-    maskable = validation.without_unknown(torch.ones_like(validation.windows, dtype=torch.bool)).cpu()
-    keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len))).masked_fill(~maskable, 2.0)
+    maskable = validation.without_unknown(
+        torch.ones_like(validation.windows, dtype=torch.bool)
+    ).cpu()
+    keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len))).masked_fill(
+        ~maskable, 2.0
+    )
     counts = (shares * maskable.sum(-1)).long() + 1
     masked = (keys.argsort(-1).argsort(-1) < counts[..., None]) & maskable
     return masked.to(validation.windows.device)

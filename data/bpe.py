@@ -1,4 +1,5 @@
-"""Trains a byte-level BPE on `Corpus.training` (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`."""
+"""Trains a byte-level BPE on `Corpus.training` (Sennrich et al. 2016; Radford et al. 2019):
+`data.tokens=bpe:8192`."""
 
 import contextlib
 import json
@@ -13,13 +14,15 @@ from runs.files import write_atomically
 
 MIN_FREQUENCY = 2
 VERSION = 2  # of the training; a new version ignores cached tokenizers
-# Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of space up to the last
-# newline. No match crosses a newline before a non-space or depends on what follows it, so a text may be cut there.
+# Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of
+# space up to the last newline. No match crosses a newline before a non-space or depends on what
+# follows it, so a text may be cut there.
 SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s*\n|\s+(?!\S)|\s"
 
 
 def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, Any]:
-    """A tokenizer.json of at most `n` ordinary tokens, from the cache or trained now. Raises TokensError."""
+    """A tokenizer.json of at most `n` ordinary tokens, from the cache or trained now. Raises
+    TokensError."""
     path = cache_path(corpus.sha256, n)
     with contextlib.suppress(TokensError):  # not cached yet, or damaged
         return read_tokenizer(path)
@@ -44,7 +47,10 @@ def train(text: str, n: int) -> dict[str, Any]:
     new.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(levels)
     new.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=n, min_frequency=MIN_FREQUENCY, initial_alphabet=byte_level.alphabet(), show_progress=False
+        vocab_size=n,
+        min_frequency=MIN_FREQUENCY,
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
     )
     new.train_from_iterator([text], trainer)
     return json.loads(new.to_str())

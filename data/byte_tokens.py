@@ -1,4 +1,5 @@
-"""Vocabularies whose tokens are pieces of UTF-8: the offsets of their tokens in the text, and bytes as tokens."""
+"""Vocabularies whose tokens are pieces of UTF-8: the offsets of their tokens in the text, and bytes
+as tokens."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -11,23 +12,29 @@ from data.vocabulary import MASK, PAD, REPLACEMENT, Vocabulary
 
 
 class PiecesOfUtf8(Vocabulary):
-    """A vocabulary whose ordinary tokens are any bytes of UTF-8: parts of characters, words, spaces before words."""
+    """A vocabulary whose ordinary tokens are any bytes of UTF-8: parts of characters, words, spaces
+    before words."""
 
     is_characters: ClassVar[bool] = False
 
-    def _number(self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]) -> None:
+    def _number(
+        self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]
+    ) -> None:
         super()._number(ordinary, surfaces, special_tokens)
         begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in surfaces]
         self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
-        self._contents = [*self.surfaces, *(token.encode() for token in self.shown_special)]  # [n_tokens] in UTF-8
+        # [n_tokens] in UTF-8
+        self._contents = [*self.surfaces, *(token.encode() for token in self.shown_special)]
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
-        """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not UTF-8 as U+FFFD."""
+        """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not
+        UTF-8 as U+FFFD."""
         return _decoded(b"".join(self._content(ids)))[0]
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor]:
-        """The text of the tokens, which may differ from `original`, because a tokenizer may drop spaces or capitals. A
-        token belongs to its first character that is not a space, such as t in " the"; or else to its first."""
+        """The text of the tokens, which may differ from `original`, because a tokenizer may drop
+        spaces or capitals. A token belongs to its first character that is not a space, such as t in
+        " the"; or else to its first."""
         content = self._content(ids)
         text, char_of_byte = _decoded(b"".join(content))
         n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
@@ -41,7 +48,8 @@ class PiecesOfUtf8(Vocabulary):
 
     @cached_property
     def _leading_spaces(self) -> np.ndarray:
-        """The bytes of space before the first other character of each token, `[n_tokens]`; 0 if all of it is space."""
+        """The bytes of space before the first other character of each token, `[n_tokens]`; 0 if all
+        of it is space."""
         texts = [surface.decode("utf-8", "surrogateescape") for surface in self.surfaces]
         spaces = [len(text) - len(text.lstrip()) if text.strip() else 0 for text in texts]
         n_bytes = [len(text[:n].encode()) for text, n in zip(texts, spaces, strict=True)]
@@ -49,13 +57,16 @@ class PiecesOfUtf8(Vocabulary):
 
 
 def _decoded(content: bytes) -> tuple[str, np.ndarray]:
-    """The text of some bytes, each U+FFFD if it is not UTF-8; and the offset of each byte's character in it."""
+    """The text of some bytes, each U+FFFD if it is not UTF-8; and the offset of each byte's
+    character in it."""
     text = content.decode("utf-8", "surrogateescape")
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     escaped = (codes >= 0xDC80) & (codes <= 0xDCFF)
     n_bytes = np.where(escaped, 1, 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000))
     if escaped.any():
-        text = np.where(escaped, ord(REPLACEMENT), codes).astype("<u4").tobytes().decode("utf-32-le")
+        text = (
+            np.where(escaped, ord(REPLACEMENT), codes).astype("<u4").tobytes().decode("utf-32-le")
+        )
     return text, np.repeat(np.arange(len(codes)), n_bytes)
 
 
@@ -66,10 +77,15 @@ class ByteVocabulary(PiecesOfUtf8):
 
     def __init__(self, special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
-        self._number([f"<0x{byte:02X}>" for byte in range(256)], [bytes([byte]) for byte in range(256)], special_tokens)
+        self._number(
+            [f"<0x{byte:02X}>" for byte in range(256)],
+            [bytes([byte]) for byte in range(256)],
+            special_tokens,
+        )
 
     def encode(self, text: str) -> torch.Tensor:
-        """Token ids (int64) of a text, one per byte of its UTF-8. Raises ValueError for a lone surrogate."""
+        """Token ids (int64) of a text, one per byte of its UTF-8. Raises ValueError for a lone
+        surrogate."""
         return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64))
 
     def description(self) -> dict[str, Any]:

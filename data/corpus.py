@@ -1,7 +1,8 @@
-"""The text to train on: tiny Shakespeare, the built-in play, or any UTF-8 text in one or many files.
+"""The text to train on: tiny Shakespeare, the built-in play, or any UTF-8 text in one or many
+files.
 
-Tiny Shakespeare comes from the file that the environment variable `FOLIO_TINY_SHAKESPEARE` names, from the cache, or
-from a download, in this order. Its hash is checked in each case.
+Tiny Shakespeare comes from the file that the environment variable `FOLIO_TINY_SHAKESPEARE` names,
+from the cache, or from a download, in this order. Its hash is checked in each case.
 """
 
 import hashlib
@@ -21,13 +22,18 @@ from runs.files import reporting_os_errors, write_atomically
 from runs.reading import read_bytes
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
-TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+TINY_SHAKESPEARE_URL = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
 TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 TINY_SHAKESPEARE_BYTES = 1_115_394
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
-HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
-IN_MEMORY = 4_000_000  # bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
+HOW_TO_GET_IT = (
+    f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
+)
+# bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
+IN_MEMORY = 4_000_000
 
 BANNER = """\
 ================================================================================
@@ -39,16 +45,20 @@ The built-in play takes its place. For the real text,
 
 @dataclass(frozen=True, eq=False)  # labml hashes the values of items
 class Corpus:
-    """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
+    """A text in two parts: models, strategies and counting learn from `training`; `validation` only
+    measures them.
 
-    If the text is `stored`, they are samples of 4 million characters. `name` is `tiny_shakespeare`, `play` or a path.
+    If the text is `stored`, they are samples of 4 million characters. `name` is `tiny_shakespeare`,
+    `play` or a path.
     """
 
     name: str
     training: str = field(repr=False)
     validation: str = field(repr=False)
-    automaton: Automaton | None = field(default=None, repr=False)  # the source of the text, if it is known exactly
-    stored: StoredText | None = field(default=None, repr=False)  # the whole text, if it is too large for the memory
+    # the source of the text, if it is known exactly
+    automaton: Automaton | None = field(default=None, repr=False)
+    # the whole text, if it is too large for the memory
+    stored: StoredText | None = field(default=None, repr=False)
 
     @classmethod
     def from_text(cls, name: str, text: str, automaton: Automaton | None = None) -> "Corpus":
@@ -59,7 +69,9 @@ class Corpus:
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in both parts."""
-        return self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
+        return (
+            self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
+        )
 
     @property
     def is_sample(self) -> bool:
@@ -77,9 +89,10 @@ class Corpus:
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load a corpus by name.
 
-    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download fails), or the path
-    of a UTF-8 text: a file or a folder (`data.sources`). `announce` is called with a line before a download or a wait,
-    and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
+    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download
+    fails), or the path of a UTF-8 text: a file or a folder (`data.sources`). `announce` is called
+    with a line before a download or a wait, and with a banner if the play replaces tiny
+    Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
     """
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
@@ -88,7 +101,8 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     try:
         return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
     except CorpusError as error:
-        if name == TINY_SHAKESPEARE or os.environ.get(ENVIRONMENT_VARIABLE):  # the user has named a text
+        # the user has named a text
+        if name == TINY_SHAKESPEARE or os.environ.get(ENVIRONMENT_VARIABLE):
             raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
         announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
         return load_corpus(PLAY)
@@ -98,7 +112,8 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
     large = path_of_large_text(name, IN_MEMORY)
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
-    if path != path.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
+    # config files, plots and metrics could not hold it
+    if path != path.encode("utf-8", "replace").decode():
         raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
     if large is None:
         return Corpus.from_text(path, text)
@@ -109,7 +124,9 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
 def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
     named, cached = os.environ.get(ENVIRONMENT_VARIABLE), CACHE / "tiny_shakespeare.txt"
     if named or os.path.exists(cached):
-        source = ENVIRONMENT_VARIABLE if named else "the cached text (delete it to download it again)"
+        source = (
+            ENVIRONMENT_VARIABLE if named else "the cached text (delete it to download it again)"
+        )
         text = _read_text(path := named or str(cached), source)
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
@@ -127,7 +144,8 @@ def _check_hash(content: bytes, source: str) -> None:
 
 
 def _read_text(name: str, source: str) -> str:
-    """The text of a regular UTF-8 file with its line ends as they are. `source` is the setting that named the file."""
+    """The text of a regular UTF-8 file with its line ends as they are. `source` is the setting that
+    named the file."""
     content = b""
     try:
         content = read_bytes(Path(name).expanduser())
@@ -136,5 +154,8 @@ def _read_text(name: str, source: str) -> str:
         return text
     except UnicodeDecodeError as error:
         raise not_text(f"{source}: {name!r}", content[:8], error.start) from error
-    except (OSError, RuntimeError, ValueError) as error:  # unreadable; an unknown ~user; a name that no file can have
-        raise CorpusError(f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})") from error
+    # unreadable; an unknown ~user; a name that no file can have
+    except (OSError, RuntimeError, ValueError) as error:
+        raise CorpusError(
+            f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})"
+        ) from error

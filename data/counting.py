@@ -1,12 +1,14 @@
 """The counting baseline: masked characters predicted from their visible neighbors by n-gram counts.
 
-Two-sided n-grams with Witten-Bell interpolation (Witten and Bell 1991). The estimate from a context of `before`
-characters on the left and `after` on the right is mixed with that from the next smaller context,
+Two-sided n-grams with Witten-Bell interpolation (Witten and Bell 1991). The estimate from a context
+of `before` characters on the left and `after` on the right is mixed with that from the next smaller
+context,
 
     p(c | context) = (count(c, context) + types(context) * p(c | smaller)) / (total(context) + types(context)),
 
-where types(context) is the number of different characters seen in the context. Contexts have up to 4 characters on
-each side and 7 in total, all visible and inside the window. A model with a higher loss has learned less than counting.
+where types(context) is the number of different characters seen in the context. Contexts have up to
+4 characters on each side and 7 in total, all visible and inside the window. A model with a higher
+loss has learned less than counting.
 """
 
 from itertools import product
@@ -27,13 +29,16 @@ class Counts(NamedTuple):
     """The result for each masked character, in the order of `masked.nonzero()`."""
 
     losses: npt.NDArray[np.float64]  # [n_masked] nats
-    correct: Bools  # [n_masked] whether the most frequent character of the longest context seen is right
+    # [n_masked] whether the most frequent character of the longest context seen is right
+    correct: Bools
 
 
 def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
-    """Predict the masked characters of windows, each window alone; one call for many windows is fastest.
+    """Predict the masked characters of windows, each window alone; one call for many windows is
+    fastest.
 
-    `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are `[n_windows, seq_len]`.
+    `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are
+    `[n_windows, seq_len]`.
     """
     frequencies = np.bincount(training, minlength=n_chars)
     ids, positions, truth = windows.ravel(), np.flatnonzero(masked), windows[masked]
@@ -43,31 +48,40 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     best = np.full(len(truth), frequencies.argmax())
     alive = np.ones(len(truth), dtype=bool)  # the smaller contexts were seen in training
     for size, before in product(range(1, MAX_TOTAL + 1), range(MAX_SIDE + 1)):
-        # Contexts grow left and right in turn, left first, then on one side only once the other has no more characters.
+        # Contexts grow left and right in turn, left first, then on one side only once the other has
+        # no more characters.
         is_asked = np.minimum(left, np.maximum((size + 1) // 2, size - right)) == before
         after = size - before
         asked = np.flatnonzero(alive & is_asked & (after <= right))
         if not len(asked):
             continue
-        contexts, at = np.unique(context_hashes(ids, positions[asked], before, after), return_inverse=True)
+        contexts, at = np.unique(
+            context_hashes(ids, positions[asked], before, after), return_inverse=True
+        )
         pairs, pair_counts = _count_pairs(training, before, after, n_chars, contexts)
         context_of_pair = pairs // n_chars
-        totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(np.int64)
-        types = np.bincount(context_of_pair, minlength=len(contexts))  # different characters in each context
+        totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(
+            np.int64
+        )
+        # different characters in each context
+        types = np.bincount(context_of_pair, minlength=len(contexts))
         found = totals[at] > 0
         alive[asked[~found]] = False
         seen, at = asked[found], at[found]
         of_truth = looked_up(at * n_chars + truth[seen], pairs, pair_counts)
         probs[seen] = (of_truth + types[at] * probs[seen]) / (totals[at] + types[at])
-        by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its most frequent one
+        # the last pair of each context is its most frequent one
+        by_count = np.lexsort((pair_counts, context_of_pair))
         best[seen] = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
     return Counts(-np.log(probs), best == truth)
 
 
 def _visible_neighbors(masked: Bools) -> tuple[Ints, Ints]:
-    """The numbers of consecutive visible characters left and right of masked ones, at most MAX_SIDE each."""
+    """The numbers of consecutive visible characters left and right of masked ones, at most MAX_SIDE
+    each."""
     rows, columns = masked.nonzero()
-    hidden = np.pad(masked, ((0, 0), (MAX_SIDE, MAX_SIDE)), constant_values=True)  # as is everything outside the window
+    # as is everything outside the window
+    hidden = np.pad(masked, ((0, 0), (MAX_SIDE, MAX_SIDE)), constant_values=True)
     distances = np.arange(1, MAX_SIDE + 1)
     left = hidden[rows[:, None], columns[:, None] + MAX_SIDE - distances]
     right = hidden[rows[:, None], columns[:, None] + MAX_SIDE + distances]
@@ -96,11 +110,14 @@ def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) ->
     return np.where(known[at] == asked, values[at], 0)
 
 
-def _count_pairs(training: Ints, before: int, after: int, n_chars: int, contexts: Hashes) -> tuple[Ints, Ints]:
-    """The pairs of a context and a character in the training text, `[n_pairs]` each: sorted numbers, and counts.
+def _count_pairs(
+    training: Ints, before: int, after: int, n_chars: int, contexts: Hashes
+) -> tuple[Ints, Ints]:
+    """The pairs of a context and a character in the training text, `[n_pairs]` each: sorted
+    numbers, and counts.
 
-    The number of a pair is the index of the context in the sorted `contexts`, times n_chars, plus the character. Other
-    contexts are dropped, so memory does not grow with the text.
+    The number of a pair is the index of the context in the sorted `contexts`, times n_chars, plus
+    the character. Other contexts are dropped, so memory does not grow with the text.
     """
     pairs: Ints = np.empty(0, dtype=np.int64)
     counts: Ints = np.empty(0, dtype=np.int64)
@@ -109,7 +126,11 @@ def _count_pairs(training: Ints, before: int, after: int, n_chars: int, contexts
         hashes = context_hashes(training, offsets, before, after)
         at = np.minimum(np.searchsorted(contexts, hashes), len(contexts) - 1)
         kept = contexts[at] == hashes
-        found, found_counts = np.unique(at[kept] * n_chars + training[offsets[kept]], return_counts=True)
+        found, found_counts = np.unique(
+            at[kept] * n_chars + training[offsets[kept]], return_counts=True
+        )
         pairs, inverse = np.unique(np.concatenate([pairs, found]), return_inverse=True)
-        counts = np.bincount(inverse, weights=np.concatenate([counts, found_counts])).astype(np.int64)
+        counts = np.bincount(inverse, weights=np.concatenate([counts, found_counts])).astype(
+            np.int64
+        )
     return pairs, counts

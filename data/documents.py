@@ -1,4 +1,5 @@
-"""Training windows that lie inside one document of a large text, from folders with given probabilities."""
+"""Training windows that lie inside one document of a large text, from folders with given
+probabilities."""
 
 import torch
 from torch.nn.functional import pad
@@ -8,7 +9,8 @@ from data.windows import Windows
 
 
 class DocumentWindows(Windows):
-    """Draws windows that do not cross the border of a document. Documents shorter than a window are not used."""
+    """Draws windows that do not cross the border of a document. Documents shorter than a window are
+    not used."""
 
     def __init__(
         self,
@@ -19,9 +21,10 @@ class DocumentWindows(Windows):
         *,
         seed: int,
     ):
-        """`documents` `[n_documents]` are the ascending offsets in `ids` at which documents end, and `folders`
-        `[n_folders]` the numbers of documents up to the end of each folder. The windows of each folder are in
-        proportion to `weights` `[n_folders]`. Without them, all documents are one folder."""
+        """`documents` `[n_documents]` are the ascending offsets in `ids` at which documents end,
+        and `folders` `[n_folders]` the numbers of documents up to the end of each folder. The
+        windows of each folder are in proportion to `weights` `[n_folders]`. Without them, all
+        documents are one folder."""
         super().__init__(ids, seed=seed)
         self.documents = documents
         self.folders = torch.tensor([len(documents)]) if folders is None else folders
@@ -40,10 +43,13 @@ class DocumentWindows(Windows):
         return pad(n_starts, (1, 0))[self.folders]
 
     def starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
-        """Any start at which a window fits into a document, each with equal probability in its folder."""
+        """Any start at which a window fits into a document, each with equal probability in its
+        folder."""
         n_starts = self.n_starts(seq_len)
         ends = self.up_to_folders(n_starts)
-        folder = torch.multinomial(self.weights, batch_size, replacement=True, generator=self.generator)
+        folder = torch.multinomial(
+            self.weights, batch_size, replacement=True, generator=self.generator
+        )
         shares = torch.rand(batch_size, generator=self.generator, dtype=torch.float64)
         begins = pad(ends, (1, 0))[folder]
         draws = begins + (shares * (ends[folder] - begins)).long()

@@ -19,6 +19,7 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
                 content += (block := response.read1(1 << 16))
         if block and len(content) <= largest:
             raise TimeoutError(f"not done after {seconds:g} s")
-    except (OSError, http.client.HTTPException) as error:  # refused, timed out, reset, broken off, not HTTP
+    # refused, timed out, reset, broken off, not HTTP
+    except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
     return content

@@ -9,8 +9,9 @@ import torch
 def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
     """Set a generator to a saved `state`, the bytes that `get_state` returned.
 
-    A state from another kind of device (16 bytes on a GPU, 5,056 on a CPU) does not fit. The generator is then seeded
-    from a checksum of it: its draws are new, but the same after every restore.
+    A state from another kind of device (16 bytes on a GPU, 5,056 on a CPU) does not fit. The
+    generator is then seeded from a checksum of it: its draws are new, but the same after every
+    restore.
     """
     if state.numel() == generator.get_state().numel():
         generator.set_state(state.cpu())
@@ -25,7 +26,8 @@ def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
 
 
 def restore_rng_states(states: Mapping[str, torch.Tensor], device: torch.device) -> None:
-    """Set PyTorch's own generators to what `rng_states` returned, possibly on another kind of device."""
+    """Set PyTorch's own generators to what `rng_states` returned, possibly on another kind of
+    device."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)

@@ -1,4 +1,5 @@
-"""The kinds of tokens that `data.tokens` selects, and the shortest pair: facts that checks need without PyTorch."""
+"""The kinds of tokens that `data.tokens` selects, and the shortest pair: facts that checks need
+without PyTorch."""
 
 import re
 

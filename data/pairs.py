@@ -1,4 +1,5 @@
-"""Pairs of text, [CLS] A [SEP] B [SEP], for a second objective: does B follow A (nsp), or what is their order (sop)?
+"""Pairs of text, [CLS] A [SEP] B [SEP], for a second objective: does B follow A (nsp), or what is
+their order (sop)?
 
 Every pair has the same length, without padding. A and B share it equally; A gets the odd character.
 """
@@ -21,28 +22,37 @@ VALIDATION_PAIRS = 1_024
 
 
 class PairWindows(Windows):
-    """Draws pairs of text. An independent coin per pair decides its label, so half of the labels are 1.
+    """Draws pairs of text. An independent coin per pair decides its label, so half of the labels
+    are 1.
 
-    `nsp` is next-sentence prediction (Devlin et al. 2018). A ends at a border between speeches. B begins at the same
-    border (label 1) or at that of another speech anywhere in the text (label 0). If the other speech reads the same as
-    the true one, the label is 1 as well; this happens to a few percent of the pairs shorter than 24 characters.
+    `nsp` is next-sentence prediction (Devlin et al. 2018). A ends at a border between speeches. B
+    begins at the same border (label 1) or at that of another speech anywhere in the text (label 0).
+    If the other speech reads the same as the true one, the label is 1 as well; this happens to a
+    few percent of the pairs shorter than 24 characters.
 
-    `sop` is sentence-order prediction (Lan et al. 2020, ALBERT). A and B are neighbors in the text, in their order
-    (label 1) or exchanged (label 0). They meet at any offset: at borders between speeches, a speaker's name at the
-    beginning of A or B would reveal the order.
+    `sop` is sentence-order prediction (Lan et al. 2020, ALBERT). A and B are neighbors in the text,
+    in their order (label 1) or exchanged (label 0). They meet at any offset: at borders between
+    speeches, a speaker's name at the beginning of A or B would reveal the order.
     """
 
     def __init__(
-        self, objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, seed: int, longest: int
+        self,
+        objective: str,
+        ids: torch.Tensor | StoredIds,
+        text: str,
+        vocabulary: Vocabulary,
+        seed: int,
+        longest: int,
     ):
-        """`ids` `[n_tokens]` are the tokens of `text`. Raises CorpusError if nsp has too few speeches for pairs of
-        `longest`."""
+        """`ids` `[n_tokens]` are the tokens of `text`. Raises CorpusError if nsp has too few
+        speeches for pairs of `longest`."""
         super().__init__(ids, seed=seed)
         self.objective = objective
         self.cls_token, self.sep_token = vocabulary.id_of(CLS), vocabulary.id_of(SEP)
         if objective == "sop":
             return  # it needs no borders
-        self.borders = speech_borders(ids, text, vocabulary)  # on the host, to count without a synchronization
+        # on the host, to count without a synchronization
+        self.borders = speech_borders(ids, text, vocabulary)
         self.borders_on_device = torch.tensor(self.borders, device=ids.device)
         first, last = self._usable_borders(longest)
         if last - first < 2:
@@ -52,10 +62,12 @@ class PairWindows(Windows):
             )
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character next to it.
+        """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character
+        next to it.
 
-        `further` are the segments `[batch_size, seq_len]`, 0 for [CLS] A [SEP] and 1 for B [SEP], and the labels
-        `[batch_size]`, bool: does B follow A (nsp), or are A and B in their order (sop)?
+        `further` are the segments `[batch_size, seq_len]`, 0 for [CLS] A [SEP] and 1 for B [SEP],
+        and the labels `[batch_size]`, bool: does B follow A (nsp), or are A and B in their order
+        (sop)?
         """
         n_first, n_second = _lengths(seq_len)
         draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
@@ -69,11 +81,14 @@ class PairWindows(Windows):
         segments[:, n_first + 2 :] = 1
         return WindowBatch(tokens, offsets, (segments, labels))
 
-    def _next_sentence(self, batch_size: int, n_first: int, n_second: int) -> tuple[torch.Tensor, ...]:
+    def _next_sentence(
+        self, batch_size: int, n_first: int, n_second: int
+    ) -> tuple[torch.Tensor, ...]:
         lowest, highest = self._usable_borders(n_first + n_second + N_SPECIAL)
         n = highest - lowest
         border = self._integers(n, batch_size)
-        elsewhere = (border + 1 + self._integers(n - 1, batch_size)) % n  # any other border, with equal probability
+        # any other border, with equal probability
+        elsewhere = (border + 1 + self._integers(n - 1, batch_size)) % n
         follows = self._coins(batch_size)
         meeting = self.borders_on_device[lowest + border]
         begin = self.borders_on_device[lowest + torch.where(follows, border, elsewhere)]
@@ -82,7 +97,9 @@ class PairWindows(Windows):
         second = begin[:, None] + self._range(0, n_second)
         return first, second, (self.ids[second] == self.ids[truth]).all(1)
 
-    def _sentence_order(self, batch_size: int, n_first: int, n_second: int) -> tuple[torch.Tensor, ...]:
+    def _sentence_order(
+        self, batch_size: int, n_first: int, n_second: int
+    ) -> tuple[torch.Tensor, ...]:
         in_order = self._coins(batch_size)
         longer = max(n_first, n_second)
         meeting = (longer + self._integers(len(self.ids) - 2 * longer + 1, batch_size))[:, None]
@@ -92,9 +109,12 @@ class PairWindows(Windows):
         return first, second, in_order
 
     def _usable_borders(self, seq_len: int) -> tuple[int, int]:
-        """The first and one past the last border that have enough text on both sides for pairs of `seq_len`."""
+        """The first and one past the last border that have enough text on both sides for pairs of
+        `seq_len`."""
         n_first, n_second = _lengths(seq_len)
-        return bisect_left(self.borders, n_first), bisect_left(self.borders, len(self.ids) - n_second + 1)
+        return bisect_left(self.borders, n_first), bisect_left(
+            self.borders, len(self.ids) - n_second + 1
+        )
 
     def _range(self, begin: int, end: int) -> torch.Tensor:
         return torch.arange(begin, end, device=self.ids.device)
@@ -110,17 +130,26 @@ def _lengths(seq_len: int) -> tuple[int, int]:
 
 
 def speech_borders(ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary) -> list[int]:
-    """The indices in `ids` at which speeches begin, which is after each empty line of `text`; ascending."""
+    """The indices in `ids` at which speeches begin, which is after each empty line of `text`;
+    ascending."""
     text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
     borders = [match.end() for match in re.finditer(r"\n\s*\n", text)]
     if offsets is not None:
-        borders = torch.searchsorted(offsets, torch.tensor(borders, dtype=torch.int64)).unique().tolist()
+        borders = (
+            torch.searchsorted(offsets, torch.tensor(borders, dtype=torch.int64)).unique().tolist()
+        )
     return [border for border in borders if border < len(ids)]
 
 
 def held_out_pairs(
-    objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, device: torch.device
+    objective: str,
+    ids: torch.Tensor | StoredIds,
+    text: str,
+    vocabulary: Vocabulary,
+    device: torch.device,
 ) -> WindowBatch:
     """Pairs of the validation text on `device`, the same for every run."""
-    batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
+    batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(
+        VALIDATION_PAIRS, WINDOW_LEN
+    )
     return tree_map(lambda part: part.to(device), batch)

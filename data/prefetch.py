@@ -1,4 +1,5 @@
-"""Draws the windows of a text on the disk. A thread may draw those of the next step while the device computes."""
+"""Draws the windows of a text on the disk. A thread may draw those of the next step while the
+device computes."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,8 @@ def idle_time() -> float:
 
 
 class Prefetched:
-    """Windows of a text on the disk, drawn by a thread or not, and the time for which steps wait for them.
+    """Windows of a text on the disk, drawn by a thread or not, and the time for which steps wait
+    for them.
 
     Windows and state are the same with and without a thread.
     """
@@ -31,7 +33,8 @@ class Prefetched:
         self._shape = (0, 0)  # of the next draw
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of windows, `[batch_size, seq_len]`; the thread, if any, begins to draw another one."""
+        """A batch of windows, `[batch_size, seq_len]`; the thread, if any, begins to draw another
+        one."""
         if self._shape != (batch_size, seq_len):
             self._take_back()
         began = idle_time()

@@ -1,7 +1,8 @@
 """The validation protocol: the same windows and the same masks for all runs with the same tokens.
 
-The validation text is cut into windows of 256 tokens without overlap. In each window, round(0.15 * 256) = 38
-positions are replaced by `[MASK]`, drawn once from a fixed seed. Those that hold `[UNK]` are not: they stay visible.
+The validation text is cut into windows of 256 tokens without overlap. In each window, round(0.15 *
+256) = 38 positions are replaced by `[MASK]`, drawn once from a fixed seed. Those that hold `[UNK]`
+are not: they stay visible.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ class ValidationSet:
     """The windows that models are evaluated on."""
 
     windows: torch.Tensor  # [n_windows, 256] token ids
-    masked: torch.Tensor  # [n_windows, 256] bool, N_MASKED true in each row, or fewer if there is [UNK]
+    # [n_windows, 256] bool, N_MASKED true in each row, or fewer if there is [UNK]
+    masked: torch.Tensor
     unknown: int | None = None  # the id of [UNK], which is never masked
 
     @property
@@ -44,10 +46,11 @@ class ValidationSet:
 def validation_set(
     validation_ids: torch.Tensor, unknown: int | None = None, device: torch.device | None = None
 ) -> ValidationSet:
-    """The windows and masks of a validation text `[n_validation_tokens]`, on its device or another one.
+    """The windows and masks of a validation text `[n_validation_tokens]`, on its device or another
+    one.
 
-    `unknown` is the id of `[UNK]`, if there is one. There are at most 1,024 windows, evenly spaced. Raises
-    CorpusError if the text is shorter than one window, or if every masked token is `[UNK]`.
+    `unknown` is the id of `[UNK]`, if there is one. There are at most 1,024 windows, evenly spaced.
+    Raises CorpusError if the text is shorter than one window, or if every masked token is `[UNK]`.
     """
     n = len(validation_ids) // WINDOW_LEN
     if n == 0:
@@ -56,11 +59,15 @@ def validation_set(
             f" of {WINDOW_LEN}, so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
-    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)
+    windows = (
+        validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)
+    )
     drawn = ValidationSet(windows.long(), protocol_masks(len(windows)).to(windows.device), unknown)
     found = replace(drawn, masked=drawn.without_unknown(drawn.masked))
     if not found.masked.any():
-        raise CorpusError("every masked token of the validation text is [UNK]: choose other data.tokens")
+        raise CorpusError(
+            "every masked token of the validation text is [UNK]: choose other data.tokens"
+        )
     return found
 
 

@@ -1,5 +1,6 @@
-"""Reference losses: guessing by frequency, counting, and the Bayes-optimal loss ("floor") if it is known. The last two
-take some seconds and depend on the corpus and the protocol only, so they are cached."""
+"""Reference losses: guessing by frequency, counting, and the Bayes-optimal loss ("floor") if it is
+known. The last two take some seconds and depend on the corpus and the protocol only, so they are
+cached."""
 
 import contextlib
 import io
@@ -30,10 +31,11 @@ def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
 
 
 def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
-    """Mean loss, in nats, of predicting every validation token by its frequency in the training text.
+    """Mean loss, in nats, of predicting every validation token by its frequency in the training
+    text.
 
-    Both are `[n_ordinary]`, how often each token occurs. Half a count is added to every token, so that tokens unseen in
-    training have a finite loss. `[UNK]` is never a target.
+    Both are `[n_ordinary]`, how often each token occurs. Half a count is added to every token, so
+    that tokens unseen in training have a finite loss. `[UNK]` is never a target.
     """
     counts = training_counts.to(torch.float64) + 0.5
     losses = -(counts / counts.sum()).log()
@@ -41,23 +43,30 @@ def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor)
 
 
 def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
-    """Summed losses in nats per window of the validation protocol, `[n_windows]`, from the cache or computed now.
+    """Summed losses in nats per window of the validation protocol, `[n_windows]`, from the cache or
+    computed now.
 
     They are `counting`, which counts `corpus.training`, and if the automaton is known, `floor`.
     """
     losses = cached_losses(corpus)
     if losses is None:
-        losses = {"counting": _count(corpus)} | ({"floor": _floor(corpus)} if corpus.automaton else {})
+        losses = {"counting": _count(corpus)} | (
+            {"floor": _floor(corpus)} if corpus.automaton else {}
+        )
         content = io.BytesIO()
         np.savez(content, **losses)  # type: ignore[arg-type]
-        with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
+        # without a cache, the losses are computed again next time
+        with contextlib.suppress(OSError):
             write_atomically(_path(corpus), content.getvalue())
     return losses
 
 
 def cached_losses(corpus: Corpus) -> dict[str, np.ndarray] | None:
     """The `window_losses` in the cache; None if there are none, or if the file is damaged."""
-    with contextlib.suppress(OSError, ValueError, EOFError, BadZipFile), np.load(_path(corpus)) as found:
+    with (
+        contextlib.suppress(OSError, ValueError, EOFError, BadZipFile),
+        np.load(_path(corpus)) as found,
+    ):
         return dict(found)
     return None
 
@@ -76,9 +85,13 @@ def _path(corpus: Corpus) -> Path:
 def _count(corpus: Corpus) -> np.ndarray:
     vocabulary = Vocabulary(corpus.counts)
     stored = corpus.stored.tokenized(vocabulary) if corpus.stored else None
-    validation = validation_set(stored.validation.ids if stored else vocabulary.encode(corpus.validation))
+    validation = validation_set(
+        stored.validation.ids if stored else vocabulary.encode(corpus.validation)
+    )
     training = vocabulary.encode(corpus.training).numpy()
-    counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary)
+    counts = count(
+        training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary
+    )
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
 

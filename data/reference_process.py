@@ -16,7 +16,8 @@ SMALL = 100_000  # characters: on shorter texts, counting takes less time than s
 
 
 class References:
-    """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they are computed."""
+    """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they
+    are computed."""
 
     def __init__(self, corpus: Corpus, known: dict[str, float], *, why_not: str = ""):
         """`known` are losses that need no computation, by name, in nats per masked token.
@@ -26,7 +27,9 @@ class References:
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
         self._why_not, self._has_floor = why_not, corpus.automaton is not None
-        self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
+        self._counted = (
+            f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
+        )
         self._receiver: Connection | None = None
         if why_not:
             return
@@ -59,7 +62,8 @@ class References:
 
     def _receive(self) -> None:
         assert self._receiver is not None
-        with contextlib.suppress(EOFError):  # the process died: the run continues without its results
+        # the process died: the run continues without its results
+        with contextlib.suppress(EOFError):
             self._take(self._receiver.recv())
         self._receiver = None
 

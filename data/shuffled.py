@@ -9,12 +9,13 @@ from data.windows import Windows
 
 
 class ShuffledWindows(Windows):
-    """Divides the text into cells of `seq_len`. Each epoch visits every cell once in random order, and each window
-    starts at a random offset inside its cell."""
+    """Divides the text into cells of `seq_len`. Each epoch visits every cell once in random order,
+    and each window starts at a random offset inside its cell."""
 
     def __init__(self, ids: torch.Tensor | StoredIds, *, seed: int):
         super().__init__(ids, seed=seed)
-        self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)  # not yet visited in this epoch
+        # not yet visited in this epoch
+        self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)
         self._cell_len = 0
 
     def starts(self, batch_size: int, seq_len: int) -> torch.Tensor:

@@ -1,6 +1,8 @@
-"""The files of a text: one file or a folder of files, plain, compressed by gzip or Zstandard, or Parquet.
+"""The files of a text: one file or a folder of files, plain, compressed by gzip or Zstandard, or
+Parquet.
 
-They are read in blocks of about a million characters, in the same order and with the same borders each time.
+They are read in blocks of about a million characters, in the same order and with the same borders
+each time.
 """
 
 import codecs
@@ -49,7 +51,9 @@ class Source:
             now = self.path.stat()
             if (now.st_size, now.st_mtime_ns) == (self.size, self.modified):
                 return
-        raise CorpusError(f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole")
+        raise CorpusError(
+            f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole"
+        )
 
 
 class Block(NamedTuple):
@@ -57,7 +61,8 @@ class Block(NamedTuple):
 
     text: str
     ends: list[int]  # the offsets in `text` at which documents end
-    n_copies: int = 0  # in the last block of a file: the rows that were left out, copies of earlier ones
+    # in the last block of a file: the rows that were left out, copies of earlier ones
+    n_copies: int = 0
 
 
 def is_plain(path: Path) -> bool:
@@ -66,8 +71,8 @@ def is_plain(path: Path) -> bool:
 
 
 def list_sources(path: Path) -> list[Source]:
-    """The files of a text. Those of a folder and its subfolders are in the order of their names, without names that
-    begin with a dot. Raises CorpusError, naming the file that cannot be used."""
+    """The files of a text. Those of a folder and its subfolders are in the order of their names,
+    without names that begin with a dot. Raises CorpusError, naming the file that cannot be used."""
     sources = []
     try:
         for file in _files(path, ()):
@@ -78,7 +83,9 @@ def list_sources(path: Path) -> list[Source]:
                 raise CorpusError(f"data.corpus: {str(file)!r} is empty: remove it")
             sources.append(Source(file, status.st_size, status.st_mtime_ns))
     except OSError as error:
-        raise CorpusError(f"data.corpus: cannot read {error.filename or path!r} ({error.strerror or error})") from error
+        raise CorpusError(
+            f"data.corpus: cannot read {error.filename or path!r} ({error.strerror or error})"
+        ) from error
     if not sources:
         raise CorpusError(f"data.corpus: the folder {str(path)!r} has no files")
     return sources
@@ -91,14 +98,17 @@ def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     status = path.stat()
     folder = (status.st_dev, status.st_ino)
     if folder in parents:
-        raise CorpusError(f"data.corpus: the link {str(path)!r} leads back to a folder above it: remove it")
+        raise CorpusError(
+            f"data.corpus: the link {str(path)!r} leads back to a folder above it: remove it"
+        )
     for name in sorted(os.listdir(path)):
         if not name.startswith("."):
             yield from _files(path / name, (*parents, folder))
 
 
 def read_blocks(source: Source) -> Iterator[Block]:
-    """The text of a file. Raises CorpusError if it cannot be read, or if it changes in the meantime."""
+    """The text of a file. Raises CorpusError if it cannot be read, or if it changes in the
+    meantime."""
     try:
         if source.path.suffix.lower() == ".parquet":
             yield from _parquet_blocks(source.path)
@@ -113,11 +123,14 @@ def read_blocks(source: Source) -> Iterator[Block]:
     source.check_unchanged()
 
 
-def read_ranges(source: Source, n_chars: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, str]]:
-    """Parts of a file of `n_chars` characters, at ascending ranges of offsets: each offset with the text that begins
-    there. A part may come in several pieces. Raises CorpusError."""
+def read_ranges(
+    source: Source, n_chars: int, ranges: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, str]]:
+    """Parts of a file of `n_chars` characters, at ascending ranges of offsets: each offset with the
+    text that begins there. A part may come in several pieces. Raises CorpusError."""
     left, offset = deque(ranges), 0
-    if is_plain(source.path) and source.size == n_chars:  # ASCII, so that an offset is a number of bytes
+    # ASCII, so that an offset is a number of bytes
+    if is_plain(source.path) and source.size == n_chars:
         source.check_unchanged()
         with open(source.path, "rb") as file:
             for begin, end in left:
@@ -133,7 +146,8 @@ def read_ranges(source: Source, n_chars: int, ranges: Iterable[tuple[int, int]])
 
 
 def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed from `ranges`.
+    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed
+    from `ranges`.
 
     The text begins at `offset`. The next call continues with the text that follows.
     """
@@ -159,7 +173,8 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
     while True:
         content = file.read(BLOCK)
         begin = begin or content[:8]
-        n_pending = len(decoder.getstate()[0])  # the first bytes of a character that goes on in `content`
+        # the first bytes of a character that goes on in `content`
+        n_pending = len(decoder.getstate()[0])
         try:
             yield decoder.decode(content, final=not content)
         except UnicodeDecodeError as error:
@@ -173,12 +188,15 @@ def not_text(name: str, begin: bytes, offset: int) -> CorpusError:
     """The error for a file that begins with the bytes `begin` and is not UTF-8 at `offset`."""
     for first, kind in FORMATS.items():
         if begin.startswith(first):
-            return CorpusError(f"{name} is compressed ({kind}): unpack it first, or use plain text in .gz or .zst")
+            return CorpusError(
+                f"{name} is compressed ({kind}): unpack it first, or use plain text in .gz or .zst"
+            )
     return CorpusError(f"{name} is not UTF-8 text (byte {offset}): convert it first")
 
 
 def _document(pieces: Iterable[str]) -> Iterator[Block]:
-    """The blocks of a document: each but the last ends before a line that does not begin with a space, if it has one.
+    """The blocks of a document: each but the last ends before a line that does not begin with a
+    space, if it has one.
 
     A tokenizer then gives the same tokens for the blocks as for the whole.
     """
@@ -216,11 +234,14 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
 
 def _rows(path: Path) -> Iterator[str]:
     """The column `text` of a Parquet file."""
-    file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)  # or it would read a whole row group
+    # or it would read a whole row group
+    file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)
     columns = {field.name: str(field.type) for field in file.schema_arrow}
     if columns.get(COLUMN) not in ("string", "large_string"):
         found = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
-        raise CorpusError(f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})")
+        raise CorpusError(
+            f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})"
+        )
     for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
         for row in batch.column(0):
             yield row.as_py() or ""
@@ -245,5 +266,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise CorpusError(f"data.corpus: {str(path)!r} needs pyarrow: pip install -r requirements-text.txt") from error
+        raise CorpusError(
+            f"data.corpus: {str(path)!r} needs pyarrow: pip install -r requirements-text.txt"
+        ) from error
     return pyarrow

@@ -1,4 +1,5 @@
-"""The survey of a text: the characters and the hash of each of its files, from which the split follows."""
+"""The survey of a text: the characters and the hash of each of its files, from which the split
+follows."""
 
 import contextlib
 import hashlib
@@ -15,7 +16,8 @@ from data.in_order import in_order
 from data.sources import Block, CorpusError, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
-Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
+# a block of a file, and how often each code point occurs in it
+Counted = tuple[Source, Block, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,16 @@ class Surveyed(Source):
 
 
 def survey(
-    sources: Sequence[Source], cache: Path, announce: Callable[[str], None], n_bytes_read: Callable[[int], None]
+    sources: Sequence[Source],
+    cache: Path,
+    announce: Callable[[str], None],
+    n_bytes_read: Callable[[int], None],
 ) -> list[Surveyed]:
-    """Survey files; those whose size, and time or hash, are as in an earlier survey are taken from the file `cache`.
+    """Survey files; those whose size, and time or hash, are as in an earlier survey are taken from
+    the file `cache`.
 
-    `announce` is called with a line before files are read, `n_bytes_read` with the number of their bytes that have been
-    read since its last call. Raises CorpusError if a file is not UTF-8 text.
+    `announce` is called with a line before files are read, `n_bytes_read` with the number of their
+    bytes that have been read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
     before = list(_load(cache))
     known = {entry.path: entry for entry in before}
@@ -42,14 +48,17 @@ def survey(
     new = [source for source, entry in entries.items() if not entry]
     if new:
         size = f"{sum(source.size for source in new) / 1e6:,.1f} MB"
-        announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
+        announce(
+            f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed"
+        )
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))
     for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
         entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
         append_line(cache, _line(entry))  # an interrupted survey goes on from the last line
     found = [entry for entry in entries.values() if entry]
-    if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:  # lines out of date
+    # lines out of date
+    if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:
         write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
     return found
 
@@ -61,7 +70,8 @@ def _line(entry: Surveyed) -> str:
 def _load(cache: Path) -> Iterator[Surveyed]:
     lines = cache.read_bytes().splitlines() if cache.exists() else []
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError, LookupError):  # an incomplete line: its file is surveyed again
+        # an incomplete line: its file is surveyed again
+        with contextlib.suppress(ValueError, TypeError, LookupError):
             entry = json.loads(line)
             yield Surveyed(**entry | {"path": Path(entry["path"])})
 
@@ -82,10 +92,16 @@ def _sha256(path: Path) -> str:
 def _count(source_and_block: tuple[Source, Block]) -> Counted:
     """How often each code point occurs in a block."""
     source, block = source_and_block
-    return source, block, np.bincount(np.frombuffer(block.text.encode("utf-32-le"), dtype=np.uint32), minlength=1)
+    return (
+        source,
+        block,
+        np.bincount(np.frombuffer(block.text.encode("utf-32-le"), dtype=np.uint32), minlength=1),
+    )
 
 
-def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[int], None]) -> Surveyed:
+def _summed(
+    source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[int], None]
+) -> Surveyed:
     """The survey of a file from its blocks."""
     name = f"data.corpus: {str(source.path)!r}"
     counts = np.zeros(0, dtype=np.int64)
@@ -108,15 +124,19 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     codes = counts.nonzero()[0]
     of_characters = dict(zip(map(chr, codes.tolist()), counts[codes].tolist(), strict=True))
     n_chars = int(counts.sum())
-    return Surveyed(**vars(source), sha256=sha256, n_chars=n_chars, counts=of_characters, n_copies=n_copies)
+    return Surveyed(
+        **vars(source), sha256=sha256, n_chars=n_chars, counts=of_characters, n_copies=n_copies
+    )
 
 
 def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
-    """How many characters at the beginning of each file are for training; the others are for validation.
+    """How many characters at the beginning of each file are for training; the others are for
+    validation.
 
-    Each folder is split by itself. A single file is split after its first 90%. Several files are sorted by their
-    hashes, and the last tenth is for validation. Files stay whole, except that a file with more than a tenth of its
-    folder may be cut. `folders` are those of the files, ascending.
+    Each folder is split by itself. A single file is split after its first 90%. Several files are
+    sorted by their hashes, and the last tenth is for validation. Files stay whole, except that a
+    file with more than a tenth of its folder may be cut. `folders` are those of the files,
+    ascending.
     """
     found: list[int] = []
     for _, numbers in groupby(range(len(files)), key=lambda i: folders[i]):

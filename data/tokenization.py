@@ -1,8 +1,10 @@
-"""Converts the files of a text to token ids on the disk: once, on all cores, and from where it stopped if killed.
+"""Converts the files of a text to token ids on the disk: once, on all cores, and from where it
+stopped if killed.
 
-The folder of a conversion holds `training.ids` and `validation.ids`, arrays of the smallest integer type; `documents`,
-the ends of the training documents in ids and in characters, int64; `progress.json`, how much of the others is valid;
-and, when all is done, `done.json`, with the type and how often each id occurs.
+The folder of a conversion holds `training.ids` and `validation.ids`, arrays of the smallest integer
+type; `documents`, the ends of the training documents in ids and in characters, int64;
+`progress.json`, how much of the others is valid; and, when all is done, `done.json`, with the type
+and how often each id occurs.
 """
 
 import contextlib
@@ -36,12 +38,17 @@ def convert(
 ) -> None:
     """Write the token ids of files into `folder`; continues where an earlier call stopped.
 
-    The first `n_training` characters of each file are for training, the others for validation. `n_chars_done` is called
-    with the number of characters that have been converted since its last call. Raises CorpusError or OSError.
+    The first `n_training` characters of each file are for training, the others for validation.
+    `n_chars_done` is called with the number of characters that have been converted since its last
+    call. Raises CorpusError or OSError.
     """
     dtype = np.min_scalar_type(vocabulary.n_ids_in_text - 1)  # the smallest that holds all ids
     with _output(folder) as (files, n_done, note):
-        parts = (part for source, n in zip(sources, n_training, strict=True) for part in _parts(source, n))
+        parts = (
+            part
+            for source, n in zip(sources, n_training, strict=True)
+            for part in _parts(source, n)
+        )
         n_chars = 0  # of the training text
         for part, block in islice(parts, n_done):
             n_chars += len(block.text) if part == TRAINING else 0
@@ -49,7 +56,9 @@ def convert(
         written = time.monotonic()
         for part, block, ids, ends in in_order(partial(_encoded, vocabulary, dtype), parts):
             if part == TRAINING:
-                files[DOCUMENTS].write((ends + np.array([files[TRAINING].tell() // dtype.itemsize, n_chars])).data)
+                files[DOCUMENTS].write(
+                    (ends + np.array([files[TRAINING].tell() // dtype.itemsize, n_chars])).data
+                )
                 n_chars += len(block.text)
             files[part].write(ids.data)
             n_done += 1
@@ -58,14 +67,18 @@ def convert(
                 note(n_done)
                 written = time.monotonic()
         note(n_done)
-    counts = {Path(name).stem: _counts(folder / name, dtype, vocabulary.n_ids_in_text) for name in FILES[:2]}
+    counts = {
+        Path(name).stem: _counts(folder / name, dtype, vocabulary.n_ids_in_text)
+        for name in FILES[:2]
+    }
     write_json(folder / "done.json", {"dtype": dtype.name, "counts": counts})
 
 
 @contextlib.contextmanager
 def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Callable[[int], None]]]:
-    """Opens the files of a conversion to append to them, cut to their sizes in progress.json. Yields them by name, the
-    number of blocks that they hold, and a function to note another number and the sizes."""
+    """Opens the files of a conversion to append to them, cut to their sizes in progress.json.
+    Yields them by name, the number of blocks that they hold, and a function to note another number
+    and the sizes."""
     folder.mkdir(parents=True, exist_ok=True)
     progress = dict.fromkeys(("blocks", *FILES), 0)
     with contextlib.suppress(OSError, ValueError):  # nothing is converted yet
@@ -81,7 +94,10 @@ def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Call
             for file in files.values():
                 file.flush()
                 flush(Path(file.name))
-            write_json(folder / "progress.json", {"blocks": n_blocks} | {name: f.tell() for name, f in files.items()})
+            write_json(
+                folder / "progress.json",
+                {"blocks": n_blocks} | {name: f.tell() for name, f in files.items()},
+            )
 
         yield files, progress["blocks"], note
 
@@ -104,9 +120,15 @@ def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
         if left > len(block.text):
             yield TRAINING, block
         elif left:
-            yield TRAINING, Block(block.text[:left], [*(end for end in block.ends if end < left), left])
+            yield (
+                TRAINING,
+                Block(block.text[:left], [*(end for end in block.ends if end < left), left]),
+            )
             if left < len(block.text):
-                yield VALIDATION, Block(block.text[left:], [end - left for end in block.ends if end > left])
+                yield (
+                    VALIDATION,
+                    Block(block.text[left:], [end - left for end in block.ends if end > left]),
+                )
         else:
             yield VALIDATION, block
         left = max(0, left - len(block.text))
@@ -115,10 +137,14 @@ def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
 def _encoded(
     vocabulary: Vocabulary, dtype: np.dtype, part_and_block: tuple[str, Block]
 ) -> tuple[str, Block, np.ndarray, np.ndarray]:
-    """A block with its token ids, `[n]`, and the number of ids and of characters up to the end of each document."""
+    """A block with its token ids, `[n]`, and the number of ids and of characters up to the end of
+    each document."""
     part, block = part_and_block
     borders = sorted({0, *block.ends, len(block.text)})
-    documents = [vocabulary.encode(block.text[begin:end]).numpy().astype(dtype) for begin, end in pairwise(borders)]
+    documents = [
+        vocabulary.encode(block.text[begin:end]).numpy().astype(dtype)
+        for begin, end in pairwise(borders)
+    ]
     n_ids = np.cumsum([0, *map(len, documents)])
     chars = np.unique(block.ends).astype(np.int64)
     ends = np.stack([n_ids[np.searchsorted(borders, chars)], chars], axis=1)

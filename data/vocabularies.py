@@ -12,8 +12,11 @@ from data.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
 
-def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce: Callable[[str], None]) -> Vocabulary:
-    """The vocabulary of bytes or subwords for a corpus; `further` are special tokens besides `[PAD]` and `[MASK]`.
+def vocabulary_of(
+    tokens: str, corpus: Corpus, further: Iterable[str], announce: Callable[[str], None]
+) -> Vocabulary:
+    """The vocabulary of bytes or subwords for a corpus; `further` are special tokens besides
+    `[PAD]` and `[MASK]`.
 
     Raises TokensError.
     """
@@ -24,7 +27,9 @@ def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce:
         n = int(match[1])
         vocabulary = SubwordVocabulary(bpe(corpus, n, announce), special)
         if vocabulary.n_ordinary < n:
-            announce(f"data.tokens={tokens}: the text has only {vocabulary.n_ordinary:,} tokens that are frequent")
+            announce(
+                f"data.tokens={tokens}: the text has only {vocabulary.n_ordinary:,} tokens that are frequent"
+            )
         return vocabulary
     return SubwordVocabulary(read_tokenizer(Path(tokens)), special)
 

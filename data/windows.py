@@ -26,7 +26,9 @@ class Windows:
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         """A batch of windows, `[batch_size, seq_len]`."""
-        offsets = self.starts(batch_size, seq_len)[:, None] + torch.arange(seq_len, device=self.ids.device)
+        offsets = self.starts(batch_size, seq_len)[:, None] + torch.arange(
+            seq_len, device=self.ids.device
+        )
         return WindowBatch(self.ids[offsets], offsets)
 
     def starts(self, batch_size: int, seq_len: int) -> torch.Tensor:

@@ -1,1 +1,2 @@
-"""Runs with several processes: what torchrun starts, how they exchange values, and how tensors are sharded."""
+"""Runs with several processes: what torchrun starts, how they exchange values, and how tensors are
+sharded."""

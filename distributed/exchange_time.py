@@ -13,15 +13,17 @@ NAMES = ("gloo:", "nccl")  # of the profiler's events
 
 
 class ExchangeTime(Callback):
-    """Adds the share of a step's time in which this process exchanges tensors, including waiting for other processes
-    and overlap with computing. PyTorch's profiler measures it, in one step per row."""
+    """Adds the share of a step's time in which this process exchanges tensors, including waiting
+    for other processes and overlap with computing. PyTorch's profiler measures it, in one step per
+    row."""
 
     def __init__(self) -> None:
         self.n_steps = 0  # since the last row
         self.profiler: Any = None
 
     def begin(self, trainer: Any) -> None:
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler prints a line when it starts
+        # else the profiler prints a line when it starts
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         with profile():  # the first one takes a second, for which the clock must not run
             pass
 
@@ -29,7 +31,9 @@ class ExchangeTime(Callback):
         self.n_steps += 1
         if self.n_steps == MEASURED_STEP:
             activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-            self.profiler = profile(activities=activities[: 2 if trainer.clock.device.type == "cuda" else 1])
+            self.profiler = profile(
+                activities=activities[: 2 if trainer.clock.device.type == "cuda" else 1]
+            )
             self.profiler.start()
         return stage, factor
 
@@ -39,7 +43,10 @@ class ExchangeTime(Callback):
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
         if self.profiler:
-            spans = [(each.name, each.time_range.start, each.time_range.end) for each in self.profiler.events()]
+            spans = [
+                (each.name, each.time_range.start, each.time_range.end)
+                for each in self.profiler.events()
+            ]
             exchanges = [span for name, *span in spans if any(part in name for part in NAMES)]
             begins, ends = zip(*(span for _, *span in spans), strict=True)
             row["exchanging"] = covered(exchanges) / (max(ends) - min(begins))

@@ -13,8 +13,8 @@ from distributed.launch import started_by_torchrun
 class Interruption:
     """Stops a trainer at the first Ctrl-C or SIGTERM, so that the run can save.
 
-    A second signal of the same kind ends the process at once. torchrun repeats signals, so with it the process ends
-    only when it has saved.
+    A second signal of the same kind ends the process at once. torchrun repeats signals, so with it
+    the process ends only when it has saved.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -23,7 +23,10 @@ class Interruption:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self._remember)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -36,4 +39,7 @@ class Interruption:
             return
         signal.signal(number, signal.SIG_DFL)
         with suppress(OSError):  # stderr may be a pipe to `tee`, which Ctrl-C has ended too
-            os.write(2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends without saving\n")
+            os.write(
+                2,
+                b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends without saving\n",
+            )

@@ -1,4 +1,5 @@
-"""How torchrun has started this process, from its environment variables. Without torchrun there is one process."""
+"""How torchrun has started this process, from its environment variables. Without torchrun there is
+one process."""
 
 import os
 

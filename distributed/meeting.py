@@ -1,4 +1,5 @@
-"""Objects that processes exchange through torchrun's store, however long it takes; and signs of life meanwhile."""
+"""Objects that processes exchange through torchrun's store, however long it takes; and signs of
+life meanwhile."""
 
 import os
 import pickle
@@ -21,15 +22,17 @@ from runs.run_folder import RunFolder
 from training.checkpoint import has_checkpoint
 
 SECONDS_PER_BEAT = 1.0
-SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a clock goes on while all are paused
+# after which a process is lost; not in seconds, because a clock goes on while all are paused
+SILENT_BEATS = 40
 SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is lost
 
 
 class Meeting:
-    """Exchanges objects, such as a text's hash. Waits for the others as long as they live, whatever they are doing.
+    """Exchanges objects, such as a text's hash. Waits for the others as long as they live, whatever
+    they are doing.
 
-    A thread of each process counts in the store. It also watches torchrun and the count of the next process. If one of
-    them is lost, it ends this process, unless the main thread does that first.
+    A thread of each process counts in the store. It also watches torchrun and the count of the next
+    process. If one of them is lost, it ends this process, unless the main thread does that first.
     """
 
     def __init__(self, rank: int, n: int):
@@ -45,7 +48,8 @@ class Meeting:
         beats.start()
         try:
             yield
-            with suppress(RuntimeError):  # the first process, which may hold the store, may have ended
+            # the first process, which may hold the store, may have ended
+            with suppress(RuntimeError):
                 self.of_all(None)
         finally:
             self._ended.set()
@@ -54,11 +58,13 @@ class Meeting:
                 self._store.set(f"ended {self.rank}", "")
 
     def of_all(self, value: Any) -> list[Any]:
-        """The objects of all processes, by rank. Raises StoppedError if another process, or torchrun, is lost."""
+        """The objects of all processes, by rank. Raises StoppedError if another process, or
+        torchrun, is lost."""
         number = next(self._numbers)
         self._store.set(f"{number} {self.rank}", pickle.dumps(value))  # type: ignore[arg-type]  # takes bytes too
         values = [self._received(f"{number} {rank}") for rank in range(self.n)]
-        self._store.delete_key(f"{number - 1} {self.rank}")  # all processes are here, so they have read it
+        # all processes are here, so they have read it
+        self._store.delete_key(f"{number - 1} {self.rank}")
         return values
 
     def _received(self, key: str) -> Any:
@@ -96,9 +102,11 @@ class Meeting:
 
 
 def torchrun_id() -> str | None:
-    """Identifies the torchrun command that has started this process, also when it restarts its processes.
+    """Identifies the torchrun command that has started this process, also when it restarts its
+    processes.
 
-    The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an earlier command.
+    The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an
+    earlier command.
     """
     if not started_by_torchrun():
         return None
@@ -113,7 +121,9 @@ def restarted_run(logs: Path) -> RunFolder | None:
 
 def store_of_attempt() -> dist.Store:
     """A new connection to torchrun's store, with keys of its own after each restart."""
-    return dist.PrefixStore(f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun())
+    return dist.PrefixStore(
+        f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun()
+    )
 
 
 def _store_of_torchrun() -> dist.Store:

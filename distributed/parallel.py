@@ -1,7 +1,8 @@
-"""The parts of a training in several processes: each one does what its base class does in one process.
+"""The parts of a training in several processes: each one does what its base class does in one
+process.
 
-Every process draws the same windows and masks, and takes its share of them. DistributedDataParallel averages the
-gradients; with FSDP (see `distributed.sharding`) the model does so itself.
+Every process draws the same windows and masks, and takes its share of them. DistributedDataParallel
+averages the gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 """
 
 import errno
@@ -61,7 +62,9 @@ def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
     listed = slice(windows.start * per_window, windows.stop * per_window)
     inputs, positions = batch.inputs[windows], batch.positions[listed] - windows.start * seq_len
     further = tuple(part[windows] for part in batch.further)
-    return MaskedBatch(inputs, positions, batch.labels[listed], batch.offsets[listed], further, batch.is_even)
+    return MaskedBatch(
+        inputs, positions, batch.labels[listed], batch.offsets[listed], further, batch.is_even
+    )
 
 
 class InAllProcesses:
@@ -82,10 +85,16 @@ class ParallelUpdate(InAllProcesses, Update):
         if not self.is_sharded:
             from torch.nn.parallel import DistributedDataParallel  # the import takes a second
 
-            is_new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters  # not in PyTorch 2.11
-            # No training step changes buffers. Gradients are views of what is exchanged, which saves two copies.
-            options: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
-            self.module = DistributedDataParallel(self.module, **options, gradient_as_bucket_view=True)
+            # not in PyTorch 2.11
+            is_new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+            # No training step changes buffers. Gradients are views of what is exchanged, which
+            # saves two copies.
+            options: dict[str, Any] = {
+                "forward_sync_buffers" if is_new else "broadcast_buffers": False
+            }
+            self.module = DistributedDataParallel(
+                self.module, **options, gradient_as_bucket_view=True
+            )
 
     def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
@@ -116,13 +125,20 @@ class ParallelUpdate(InAllProcesses, Update):
         saved, rank = state["rng_states"], self.processes.rank
         # One at a time, in place: the device may not hold all whole tensors.
         for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            parameters = [
+                parameter for group in optimizer.param_groups for parameter in group["params"]
+            ]
             for number, values in its["state"].items():
-                tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+                tensors = {
+                    key: value for key, value in values.items() if isinstance(value, torch.Tensor)
+                }
                 for key, each in tensors.items():  # copies: the file may be replaced
-                    values[key] = sharded_like(each, parameters[number]) if each.shape else each.clone()
+                    values[key] = (
+                        sharded_like(each, parameters[number]) if each.shape else each.clone()
+                    )
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
-        # A seed from the next draw of a process that was saved, so that it depends on the run and on the step.
+        # A seed from the next draw of a process that was saved, so that it depends on the run and
+        # on the step.
         if rank >= len(saved):
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
 
@@ -137,28 +153,38 @@ class ParallelStep(InAllProcesses, TrainingStep):
 
 
 class ParallelMuon(InAllProcesses, Muon):
-    """Divides the matrices of each shape among the processes. Chunks of one matrix per process bound the memory."""
+    """Divides the matrices of each shape among the processes. Chunks of one matrix per process
+    bound the memory."""
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        n, update = self.processes.n, self.update_sharded if is_sharded(matrices[0]) else self.update_whole
+        n, update = (
+            self.processes.n,
+            self.update_sharded if is_sharded(matrices[0]) else self.update_whole,
+        )
         for begin in range(0, len(matrices), n):
             update(matrices[begin : begin + n], group)
 
     def update_whole(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Each process computes the update of one matrix, and sends it to all."""
         rank = self.processes.rank
-        mine = orthogonal(self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"])).contiguous()
+        mine = orthogonal(
+            self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"])
+        ).contiguous()
         for owner, matrix in enumerate(chunk):
             update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
             self.apply([matrix], update, group)
 
     def update_sharded(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Each process gathers the rows of one matrix, computes its update, and sends its rows to the others."""
+        """Each process gathers the rows of one matrix, computes its update, and sends its rows to
+        the others."""
         n, rows = self.processes.n, chunk[0].shape[0]
         size = -(-rows // n)
         n_rows = local(chunk[0]).shape[0]
-        blocks = pad(self.directions(chunk, group["momentum"]), (0, 0, 0, size - n_rows, 0, n - len(chunk)))
-        blocks = self.processes.exchange(blocks).flatten(0, 1)[None, :rows]  # one name, so that memory is freed
+        blocks = pad(
+            self.directions(chunk, group["momentum"]), (0, 0, 0, size - n_rows, 0, n - len(chunk))
+        )
+        # one name, so that memory is freed
+        blocks = self.processes.exchange(blocks).flatten(0, 1)[None, :rows]
         blocks = pad(orthogonal(blocks)[0], (0, 0, 0, n * size - rows)).contiguous()
         blocks = self.processes.exchange(blocks.unflatten(0, (n, size)))
         self.apply(chunk, blocks[: len(chunk), :n_rows], group)
@@ -175,7 +201,8 @@ class ParallelClock(InAllProcesses, TrainingClock):
 class ParallelTrainer(InAllProcesses, Trainer):
     """Takes the decisions of the first process."""
 
-    is_best_written = True  # whether the last evaluation's weights, if they are the best, are on the disk
+    # whether the last evaluation's weights, if they are the best, are on the disk
+    is_best_written = True
 
     def now(self) -> Now:
         progress, *flags = self.processes.agree(*super().now())
@@ -188,11 +215,13 @@ class ParallelTrainer(InAllProcesses, Trainer):
             self.best_loss = before  # of the best weights that are written
 
     def call(self, hook: str, *arguments: Any) -> None:
-        """The other processes write their rows of sharded weights first: later callbacks may exchange tensors.
+        """The other processes write their rows of sharded weights first: later callbacks may
+        exchange tensors.
 
         The first process must have a `ParallelRecorder`, which lets them go on.
         """
-        weights = {"save": 0, "evaluated": 1}.get(hook)  # the place of the weights among the arguments
+        # the place of the weights among the arguments
+        weights = {"save": 0, "evaluated": 1}.get(hook)
         saved: Mapping[str, Any] = (arguments[weights] if weights is not None else None) or {}
         if has_shards(saved.values()) and not self.processes.is_first:
             tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
@@ -209,12 +238,19 @@ def parallel_evaluator(*args: Any, processes: Processes) -> Evaluator:
 
 
 def shared_outcomes(
-    processes: Processes, model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+    processes: Processes,
+    model: nn.Module,
+    windows: torch.Tensor,
+    masked: torch.Tensor,
+    mask_token: int,
 ) -> Outcomes:
     """`masked_outcomes` for all windows, of which each process computes its share."""
     size = -(-len(windows) // processes.n)
-    # Each process evaluates equally many windows, because every pass gathers the weights of a sharded model.
-    mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(max=len(windows) - 1)
+    # Each process evaluates equally many windows, because every pass gathers the weights of a
+    # sharded model.
+    mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(
+        max=len(windows) - 1
+    )
     losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
     n_masked = masked.sum(1).cpu()
     begin, n = int(n_masked[: mine[0]].sum()), int(n_masked[processes.share(len(windows))].sum())
@@ -229,7 +265,9 @@ class ParallelCompiled(InAllProcesses, Compiled):
 
     def agreed(self, reason: str) -> str:
         reasons = self.processes.of_all(reason)
-        return next((f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), "")
+        return next(
+            (f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), ""
+        )
 
 
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
@@ -242,7 +280,8 @@ class ParallelKnobPanel(InAllProcesses, KnobPanel):
 
 
 class ParallelRecorder(InAllProcesses, Recorder):
-    """Writes sharded weights together with the other processes, which wait in `help_to_write` until it is done.
+    """Writes sharded weights together with the other processes, which wait in `help_to_write` until
+    it is done.
 
     Training waits too. Weights that cannot be written are not kept for another attempt.
     """
@@ -252,7 +291,9 @@ class ParallelRecorder(InAllProcesses, Recorder):
             return super().writer(weights, state)
         return partial(save_together, Content.of(weights, state), self.processes)
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         if not has_shards((best or {}).values()):
             super().evaluated(trainer, row, best)
             return
@@ -262,7 +303,9 @@ class ParallelRecorder(InAllProcesses, Recorder):
             trainer.is_best_written, self.best = self.best is None, None
             self.processes.from_first(trainer.is_best_written)
 
-    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+    def save(
+        self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool
+    ) -> None:
         try:
             super().save(trainer, weights, state, is_last)
             if is_last and not trainer.is_best_written:
@@ -289,7 +332,8 @@ PARALLEL: dict[type, Callable[..., Any]] = {
 def together(values: Mapping[str, Any]) -> Iterator[Processes]:
     """This process among those that torchrun has started, all with the same `values` of the keys.
 
-    Raises DifferentProcessError if their keys or versions differ, and StoppedError if another one ends early.
+    Raises DifferentProcessError if their keys or versions differ, and StoppedError if another one
+    ends early.
     """
     if n_started() == 1:
         yield Processes()
@@ -299,7 +343,12 @@ def together(values: Mapping[str, Any]) -> Iterator[Processes]:
         with naming_lost_processes(), meeting.held():
             processes = Processes(rank(), n_started(), meeting)
             processes.compare(lambda: {**VERSIONS, **values})
-            SUBSTITUTES.update({kind: partial(parallel, processes=processes) for kind, parallel in PARALLEL.items()})
+            SUBSTITUTES.update(
+                {
+                    kind: partial(parallel, processes=processes)
+                    for kind, parallel in PARALLEL.items()
+                }
+            )
             yield processes
     finally:
         SUBSTITUTES.clear()

@@ -16,18 +16,24 @@ from distributed.launch import local_rank
 from distributed.meeting import Meeting, store_of_attempt
 from runs.errors import InputError, StoppedError
 
-# Of an exchange of tensors; processes that may take longer meet first. torchrun kills a process that does not end by
-# itself 30 seconds after another one has ended, so that all of them are gone within a minute.
+# Of an exchange of tensors; processes that may take longer meet first. torchrun kills a process
+# that does not end by itself 30 seconds after another one has ended, so that all of them are gone
+# within a minute.
 TIMEOUT = timedelta(seconds=20)
 LOST = "another process of this run has ended; the last checkpoint is whole"
 HANGS = "another process of this run does not answer; the last checkpoint is whole"
 GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 GLOO_HANGS = "Timed out waiting"
-VERSIONS = {"Python": platform.python_version(), "PyTorch": str(torch.__version__), "NumPy": np.__version__}
+VERSIONS = {
+    "Python": platform.python_version(),
+    "PyTorch": str(torch.__version__),
+    "NumPy": np.__version__,
+}
 
 
 class DifferentProcessError(InputError):
-    """A process has loaded something else than the first one. All processes raise it with the same line."""
+    """A process has loaded something else than the first one. All processes raise it with the same
+    line."""
 
     raised_by_all = True
 
@@ -36,8 +42,9 @@ class DifferentProcessError(InputError):
 class Processes:
     """This process among those of its run. Each method is to be called by all of them.
 
-    Objects are exchanged patiently: a process waits for the others while they convert a text, compile or save. An
-    exchange of tensors must begin within 20 seconds in all processes. A single process exchanges nothing.
+    Objects are exchanged patiently: a process waits for the others while they convert a text,
+    compile or save. An exchange of tensors must begin within 20 seconds in all processes. A single
+    process exchanges nothing.
     """
 
     rank: int = 0
@@ -50,23 +57,27 @@ class Processes:
         return self.rank == 0
 
     def share(self, n: int) -> slice:
-        """The share of this process, if `n` things are divided into blocks of equal size; the last may be smaller."""
+        """The share of this process, if `n` things are divided into blocks of equal size; the last
+        may be smaller."""
         size = -(-n // self.n)
         return slice(min(self.rank * size, n), min((self.rank + 1) * size, n))
 
     def agree(self, *values: float) -> list[float]:
-        """The first process's values: those that depend on a clock or a signal must be the same everywhere."""
+        """The first process's values: those that depend on a clock or a signal must be the same
+        everywhere."""
         return self.copy(torch.tensor(values, dtype=torch.float64)).tolist()
 
     def from_first(self, value: Any) -> Any:
         return self.of_all(value)[0]
 
     def of_all(self, value: Any = None) -> list[Any]:
-        """The objects of all processes, by rank; also waits for them, however long they take to get here."""
+        """The objects of all processes, by rank; also waits for them, however long they take to get
+        here."""
         return self.meeting.of_all(value) if self.meeting else [value]
 
     def compare(self, load: Callable[[], Mapping[str, Any]]) -> None:
-        """Compare values by name with those of the first process. A process that cannot load them is different too.
+        """Compare values by name with those of the first process. A process that cannot load them
+        is different too.
 
         Raises DifferentProcessError in all processes if one of them differs.
         """
@@ -84,23 +95,31 @@ class Processes:
                     raise DifferentProcessError(f"process {number} differs from process 0: {found}")
 
     def connect(self, device: str, data: Any) -> None:
-        """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for CPUs.
+        """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for
+        CPUs.
 
-        `data` is the branch of the config tree; all processes must have loaded the same. Raises DifferentProcessError.
+        `data` is the branch of the config tree; all processes must have loaded the same. Raises
+        DifferentProcessError.
         """
         if self.n == 1:
             return
 
         def loaded() -> dict[str, Any]:
             vocabulary, n_tokens = data.vocabulary.description(), len(data.training_ids)
-            return {"text": data.loaded.sha256, "vocabulary": vocabulary, "number of tokens": n_tokens}
+            return {
+                "text": data.loaded.sha256,
+                "vocabulary": vocabulary,
+                "number of tokens": n_tokens,
+            }
 
         self.compare(loaded)
         backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
         if device.startswith("cuda"):
             torch.cuda.set_device(local_rank())
         self.of_all()
-        dist.init_process_group(backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT)
+        dist.init_process_group(
+            backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT
+        )
 
     def copy(self, tensor: torch.Tensor, rank: int = 0) -> torch.Tensor:
         """Overwrite a tensor by that of one process, in place."""
@@ -113,14 +132,16 @@ class Processes:
         return tensor
 
     def join(self, mine: torch.Tensor, n: int) -> torch.Tensor:
-        """The blocks of all processes as one tensor of length `n`: `mine` is that of this one, `share(n)`."""
+        """The blocks of all processes as one tensor of length `n`: `mine` is that of this one,
+        `share(n)`."""
         padded = torch.cat([mine, mine.new_zeros(-(-n // self.n) - len(mine), *mine.shape[1:])])
         joined = padded.new_empty(self.n, *padded.shape)
         dist.all_gather(list(joined.unbind()), padded)
         return joined.flatten(0, 1)[:n]
 
     def exchange(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Give block i of the contiguous `[n, ...]` to process i; returns the blocks that this one gets from all."""
+        """Give block i of the contiguous `[n, ...]` to process i; returns the blocks that this one
+        gets from all."""
         received = torch.empty_like(blocks)
         dist.all_to_all_single(received, blocks)
         return received
@@ -128,7 +149,8 @@ class Processes:
 
 @contextmanager
 def naming_lost_processes() -> Iterator[None]:
-    """Raises StoppedError, whose message is one line, in place of the errors of gloo, NCCL and the store."""
+    """Raises StoppedError, whose message is one line, in place of the errors of gloo, NCCL and the
+    store."""
     try:
         yield
     except RuntimeError as error:
@@ -142,4 +164,8 @@ def naming_lost_processes() -> Iterator[None]:
 def _shown(value: Any) -> str:
     """A value for a message; only the hash of a long one."""
     text = str(value)
-    return text if len(text) <= 64 else f"one with the hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return (
+        text
+        if len(text) <= 64
+        else f"one with the hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    )

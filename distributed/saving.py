@@ -1,4 +1,5 @@
-"""Checkpoints of sharded models. All processes write their rows into one file, so none needs the whole model.
+"""Checkpoints of sharded models. All processes write their rows into one file, so none needs the
+whole model.
 
 It has the format of `training.checkpoint.Content.save`. All processes must see its folder.
 """
@@ -22,8 +23,20 @@ from training.checkpoint import Content, digest, is_sharded, map_file
 from training.muon import local
 
 # The names of types in safetensors files.
-TYPES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
-TYPES |= {torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+TYPES = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+}
+TYPES |= {
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 UNKNOWN = "0" * 64  # in the place of the hash, until everything is written
 NUMBERS = count()  # of temporary files
 
@@ -63,8 +76,8 @@ def finish(written: Path, header: bytes, content: Content, checksums: Sequence[i
 
 
 def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> bool:
-    """Write this process's rows of `tensors` into each file that the first process writes, until that sends whether it
-    has saved them, which is the result."""
+    """Write this process's rows of `tensors` into each file that the first process writes, until
+    that sends whether it has saved them, which is the result."""
     while not isinstance(message := processes.from_first(None), bool):
         written, begins = message
         with suppress(OSError):  # the first process raises it
@@ -72,18 +85,25 @@ def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> 
     return message
 
 
-def write_rows(written: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], processes: Processes) -> list[int]:
-    """Write this process's rows of sharded tensors at their offsets; the first one also writes the other tensors.
+def write_rows(
+    written: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], processes: Processes
+) -> list[int]:
+    """Write this process's rows of sharded tensors at their offsets; the first one also writes the
+    other tensors.
 
-    Returns the checksum of the rows of each process. Raises OSError in all processes if one cannot write.
+    Returns the checksum of the rows of each process. Raises OSError in all processes if one cannot
+    write.
     """
     failed, value, error = "", 0, None
     try:
         mine = {name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}
         others = {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)}
-        with os.fdopen(os.open(written, os.O_WRONLY), "wb") as file:  # as `r+b`, network file systems would read pages
+        # as `r+b`, network file systems would read pages
+        with os.fdopen(os.open(written, os.O_WRONLY), "wb") as file:
             for name, tensor in (mine | (others if processes.is_first else {})).items():
-                n_before = rows_of(tensor).start * (tensor.nbytes // len(tensor)) if name in mine else 0
+                n_before = (
+                    rows_of(tensor).start * (tensor.nbytes // len(tensor)) if name in mine else 0
+                )
                 file.seek(begins[name] + n_before)
                 file.write(content_of(local(tensor)))
         flush(written)
@@ -101,7 +121,11 @@ def write_rows(written: Path, begins: Mapping[str, int], tensors: Mapping[str, A
 
 def content_of(tensor: torch.Tensor) -> memoryview | bytes:
     """The bytes of a tensor, which may be empty: a process may have no rows."""
-    return b"" if not tensor.numel() else tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    return (
+        b""
+        if not tensor.numel()
+        else tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    )
 
 
 def checksum(tensors: Iterable[torch.Tensor]) -> int:
@@ -112,10 +136,12 @@ def checksum(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def layout(content: Content) -> tuple[bytes, dict[str, int], int]:
-    """The header of a safetensors file, where in the file each tensor begins, and the size of the file."""
+    """The header of a safetensors file, where in the file each tensor begins, and the size of the
+    file."""
     entries: dict[str, Any] = {"__metadata__": {"sha256": UNKNOWN, "state": content.text}}
     end, tensors = 0, content.tensors
-    for name in sorted(tensors, key=lambda name: -tensors[name].element_size()):  # so that all are aligned
+    # so that all are aligned
+    for name in sorted(tensors, key=lambda name: -tensors[name].element_size()):
         begin, end = end, end + tensors[name].nbytes
         entries[name] = {"dtype": TYPES[tensors[name].dtype], "shape": [*tensors[name].shape]}
         entries[name]["data_offsets"] = [begin, end]

@@ -1,7 +1,8 @@
 """Tensors that are sharded over all processes, for models that do not fit on one device.
 
-FSDP2 (`fully_shard`) keeps a block of the rows of every parameter in each process. It gathers a layer's parameters when
-they are needed, and adds up their gradients. Gradients and optimizer states are sharded in the same way.
+FSDP2 (`fully_shard`) keeps a block of the rows of every parameter in each process. It gathers a
+layer's parameters when they are needed, and adds up their gradients. Gradients and optimizer states
+are sharded in the same way.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +18,12 @@ from training.checkpoint import is_sharded
 
 
 def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
-    """A model whose parameters are sharded over the devices of all processes; `build` builds it on the CPU.
+    """A model whose parameters are sharded over the devices of all processes; `build` builds it on
+    the CPU.
 
-    A layer is sharded when it is added to an `nn.ModuleList`. If the next one is built after that, as in the default
-    architecture, no process ever has the whole model. Later, one layer at a time is gathered.
+    A layer is sharded when it is added to an `nn.ModuleList`. If the next one is built after that,
+    as in the default architecture, no process ever has the whole model. Later, one layer at a time
+    is gathered.
     """
     from torch.distributed.device_mesh import init_device_mesh  # these imports take a second
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -44,19 +47,23 @@ def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
 
 
 def release(model: Any, *_: Any) -> None:
-    """After a call without gradients, free the gathered parameters outside of the layers; FSDP2 would keep them."""
+    """After a call without gradients, free the gathered parameters outside of the layers; FSDP2
+    would keep them."""
     if not torch.is_grad_enabled():
         model.reshard()
 
 
 def whole(tensor: Any) -> torch.Tensor:
-    """A tensor on the CPU, gathered from all processes if it is sharded; then all of them must call this."""
+    """A tensor on the CPU, gathered from all processes if it is sharded; then all of them must call
+    this."""
     return tensor.full_tensor().cpu() if is_sharded(tensor) else tensor
 
 
 def rows_of(tensor: Any) -> slice:
     """The rows of a sharded tensor that this process has."""
-    return Processes(tensor.device_mesh.get_local_rank(), tensor.device_mesh.size()).share(len(tensor))
+    return Processes(tensor.device_mesh.get_local_rank(), tensor.device_mesh.size()).share(
+        len(tensor)
+    )
 
 
 def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
@@ -78,5 +85,8 @@ def load_whole(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     """Load whole weights. Raises RuntimeError if they are those of a different model."""
     state = model.state_dict()
     model.load_state_dict(
-        {name: sharded_like(weight, state[name]) if name in state else weight for name, weight in weights.items()}
+        {
+            name: sharded_like(weight, state[name]) if name in state else weight
+            for name, weight in weights.items()
+        }
     )

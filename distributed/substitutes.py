@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-SUBSTITUTES: dict[type, Callable[..., Any]] = {}  # `distributed.parallel` fills it; empty for a single process
+# `distributed.parallel` fills it; empty for a single process
+SUBSTITUTES: dict[type, Callable[..., Any]] = {}
 
 
 def in_all_processes(kind: type[T]) -> Callable[..., T]:

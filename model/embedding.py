@@ -11,15 +11,19 @@ from torch.nn import functional as F
 
 @torch.library.custom_op("folio::embedding_gradient", mutates_args=())
 def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
-    """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
+    """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`:
+    `[n_tokens, d_model]`.
 
-    A custom operation, because code that torch.compile generates adds in the order in which threads arrive. PyTorch's
-    own kernel on CUDA does so too if few tokens occur often, unless deterministic algorithms are requested.
+    A custom operation, because code that torch.compile generates adds in the order in which threads
+    arrive. PyTorch's own kernel on CUDA does so too if few tokens occur often, unless deterministic
+    algorithms are requested.
     """
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("error")
     try:
-        return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
+        return torch.ops.aten.embedding_dense_backward(
+            gradient.contiguous(), tokens, n_tokens, -1, False
+        )
     finally:
         torch.set_deterministic_debug_mode(mode)
 
@@ -29,14 +33,15 @@ def _(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     return gradient.new_empty(n_tokens, gradient.shape[-1])
 
 
-# torch.compile caches code under the names of its operations, whatever their gradients: the name has a checksum.
+# torch.compile caches code under the names of its operations, whatever their gradients: the name
+# has a checksum.
 _VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
 
 @torch.library.custom_op(f"folio::lookup_{_VERSION}", mutates_args=())
 def lookup(table: Tensor, tokens: Tensor) -> Tensor:
-    """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`. A custom operation, because
-    torch.compile does not cache code with a `torch.autograd.Function`."""
+    """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`. A custom
+    operation, because torch.compile does not cache code with a `torch.autograd.Function`."""
     return F.embedding(tokens, table)
 
 
@@ -61,5 +66,10 @@ class Embedding(nn.Embedding):
     """`nn.Embedding` with a deterministic gradient; its options have no effect."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        # Without gradients there is nothing to make deterministic, and exporters do not know `lookup`.
-        return lookup(self.weight, tokens) if torch.is_grad_enabled() else F.embedding(tokens, self.weight)
+        # Without gradients there is nothing to make deterministic, and exporters do not know
+        # `lookup`.
+        return (
+            lookup(self.weight, tokens)
+            if torch.is_grad_enabled()
+            else F.embedding(tokens, self.weight)
+        )

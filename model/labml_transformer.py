@@ -3,15 +3,16 @@
 from labml_nn.transformers import Encoder, Generator, mha
 from torch import Tensor, nn
 
-if not hasattr(mha.tracker, "debug"):  # labml 0.5 removed it, but labml_nn's attention still calls it
+# labml 0.5 removed it, but labml_nn's attention still calls it
+if not hasattr(mha.tracker, "debug"):
     mha.tracker.debug = lambda *_: None
 
 
 class LabmlTransformer(nn.Module):
     """labml_nn's encoder, embedding and generator, combined as in its `TransformerMLM`.
 
-    labml_nn is sequence-first; only this adapter transposes. The generator runs at the masked positions only, which
-    does not change their logits.
+    labml_nn is sequence-first; only this adapter transposes. The generator runs at the masked
+    positions only, which does not change their logits.
     """
 
     def __init__(self, *, encoder: Encoder, src_embed: nn.Module, generator: Generator):
@@ -20,8 +21,11 @@ class LabmlTransformer(nn.Module):
         self.src_embed = src_embed
         self.generator = generator
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in MaskedLanguageModel."""
+    def forward(
+        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in
+        MaskedLanguageModel."""
         mask = None if attention_mask is None else attention_mask.t()[None]  # [1, seq_len, batch]
         x = self.encoder(self.src_embed(inputs.t()), mask)  # [seq_len, batch, d_model]
         x = x.transpose(0, 1).flatten(0, 1)

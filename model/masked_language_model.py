@@ -9,11 +9,13 @@ from model.modern import NORM_EPS, ModernEncoder, linear
 class MaskedLanguageModel(nn.Module):
     """Predicts the masked tokens (Devlin et al. 2018) with ModernBERT's head (Warner et al. 2024).
 
-    The last attention's queries, the last feed-forward and the head (linear, GELU, norm) are computed at the masked
-    positions only: elsewhere, they would not enter the loss. The decoder shares the embedding's weights and has a bias.
+    The last attention's queries, the last feed-forward and the head (linear, GELU, norm) are
+    computed at the masked positions only: elsewhere, they would not enter the loss. The decoder
+    shares the embedding's weights and has a bias.
     """
 
-    takes_positions_per_window = True  # training passes positions [batch, n] if all windows have the same number
+    # training passes positions [batch, n] if all windows have the same number
+    takes_positions_per_window = True
 
     def __init__(self, encoder: ModernEncoder):
         super().__init__()
@@ -23,12 +25,15 @@ class MaskedLanguageModel(nn.Module):
         self.head = nn.Sequential(linear(d_model, d_model), nn.GELU(), norm)
         self.decoder_bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
-        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted. If all
-        windows have the same number, listed one window after the other, `[batch, n_masked // batch]` is faster.
-        `attention_mask` `[batch, seq_len]` is False at padding.
+        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions
+        are predicted. If all windows have the same number, listed one window after the other,
+        `[batch, n_masked // batch]` is faster. `attention_mask` `[batch, seq_len]` is False at
+        padding.
         """
         x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
         return self.predict(x.flatten(0, -2))

@@ -1,4 +1,5 @@
-"""Folio's models for Hugging Face's transformers: ModernBERT with n-gram embeddings, and with Folio's classifiers.
+"""Folio's models for Hugging Face's transformers: ModernBERT with n-gram embeddings, and with
+Folio's classifiers.
 
 `export.py` builds the model with this file and copies it, with `ngrams.py`, beside the weights.
 `trust_remote_code=True` loads both files.
@@ -9,9 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel, ModernBertPreTrainedModel
+from transformers import (
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertModel,
+    ModernBertPreTrainedModel,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.modernbert.modeling_modernbert import ModernBertEmbeddings, ModernBertPredictionHead
+from transformers.models.modernbert.modeling_modernbert import (
+    ModernBertEmbeddings,
+    ModernBertPredictionHead,
+)
 
 from .ngrams import NgramEmbedding  # relative, because transformers looks for it beside this file
 
@@ -39,10 +48,13 @@ class FolioEmbeddings(ModernBertEmbeddings):
             n_parts=config.ngram_parts,
         )
 
-    def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> Tensor:
         """Vectors `[batch, seq_len, hidden_size]` for `input_ids` `[batch, seq_len]`.
 
-        `[PAD]` counts as outside of the text, and `[UNK]` as `[MASK]`. Raises ValueError for `inputs_embeds`.
+        `[PAD]` counts as outside of the text, and `[UNK]` as `[MASK]`. Raises ValueError for
+        `inputs_embeds`.
         """
         if input_ids is None:
             raise ValueError("n-gram embeddings need input_ids, not inputs_embeds")
@@ -71,7 +83,8 @@ class FolioForMaskedLM(ModernBertForMaskedLM):
 
 
 class FolioForTokenClassification(ModernBertPreTrainedModel):
-    """A linear layer on the vectors, the surprise and the log-probabilities: `trained.classifier.Classifier`."""
+    """A linear layer on the vectors, the surprise and the log-probabilities:
+    `trained.classifier.Classifier`."""
 
     config_class = FolioConfig
     _tied_weights_keys = ModernBertForMaskedLM._tied_weights_keys
@@ -85,24 +98,40 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
         n_tokens = config.vocab_size - 1  # without [UNK]
         self.reads_expected = n_tokens <= self.largest_alphabet
-        n_features = (config.num_hidden_layers + 1) * config.hidden_size + 1 + 2 * n_tokens * self.reads_expected
+        n_features = (
+            (config.num_hidden_layers + 1) * config.hidden_size
+            + 1
+            + 2 * n_tokens * self.reads_expected
+        )
         self.output = nn.Linear(self.n_vectors * n_features, len(config.id2label or {}))
         self.post_init()
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **options: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        **options: Any,
     ) -> SequenceClassifierOutput:
         """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
         found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
         inputs, last = found.hidden_states[: self.config.num_hidden_layers], found.last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        symbols = input_ids.masked_fill(input_ids == self.config.unk_token_id, self.config.mask_token_id)
+        symbols = input_ids.masked_fill(
+            input_ids == self.config.unk_token_id, self.config.mask_token_id
+        )
         expected = self.decoder(self.head(last))[..., :-1].log_softmax(-1)  # without [UNK]
         x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
         if self.reads_expected:
-            x = torch.cat([x, expected, F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1))], -1)
+            x = torch.cat(
+                [x, expected, F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1))], -1
+            )
         scores = self.output(self.read(x, mask))
-        loss = None if labels is None else F.cross_entropy(scores.view(-1, scores.shape[-1]), labels.flatten())
+        loss = (
+            None
+            if labels is None
+            else F.cross_entropy(scores.view(-1, scores.shape[-1]), labels.flatten())
+        )
         return SequenceClassifierOutput(loss=loss, logits=scores)
 
     def read(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -110,7 +139,8 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
 
 
 class FolioForSequenceClassification(FolioForTokenClassification):
-    """The same on the mean and the maximum over the tokens of a text, and its first one: `[batch, num_labels]`."""
+    """The same on the mean and the maximum over the tokens of a text, and its first one: `[batch,
+    num_labels]`."""
 
     n_vectors = 3
     largest_alphabet = 0

@@ -1,8 +1,10 @@
-"""The `modern` encoder: without n-grams, a bidirectional transformer that Hugging Face's ModernBERT can express.
+"""The `modern` encoder: without n-grams, a bidirectional transformer that Hugging Face's ModernBERT
+can express.
 
-Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et al. 2021) and GeGLU
-(Shazeer 2020); a final norm. Layer 0 has no attention norm, because the embedding's norm comes right before it. No
-biases. The whole follows ModernBERT (Warner et al. 2024).
+Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et
+al. 2021) and GeGLU (Shazeer 2020); a final norm. Layer 0 has no attention norm, because the
+embedding's norm comes right before it. No biases. The whole follows ModernBERT (Warner et al.
+2024).
 """
 
 import torch
@@ -16,22 +18,30 @@ NORM_EPS = 1e-5
 ROTARY_BASE = 10_000.0
 
 
-def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i twice."""
-    frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head)
-    angles = torch.outer(torch.arange(seq_len, device=device, dtype=torch.float32), frequencies).repeat(1, 2)
+def rotary_table(
+    seq_len: int, d_head: int, device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i
+    twice."""
+    frequencies = ROTARY_BASE ** -(
+        torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head
+    )
+    angles = torch.outer(
+        torch.arange(seq_len, device=device, dtype=torch.float32), frequencies
+    ).repeat(1, 2)
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate queries or keys `[..., seq_len, d_head]`, so that their dot products depend on distances only."""
+    """Rotate queries or keys `[..., seq_len, d_head]`, so that their dot products depend on
+    distances only."""
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
 
 
 def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
-    """A matrix without bias. Normal weights of standard deviation 1/sqrt(n_in) preserve a vector's scale; with zeros at
-    the end of its branches, a layer starts as the identity."""
+    """A matrix without bias. Normal weights of standard deviation 1/sqrt(n_in) preserve a vector's
+    scale; with zeros at the end of its branches, a layer starts as the identity."""
     layer = nn.Linear(n_in, n_out, bias=False)
     if is_zero:
         nn.init.zeros_(layer.weight)
@@ -41,12 +51,14 @@ def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
 
 
 def at(positions: Tensor | None, x: Tensor) -> Tensor:
-    """The vectors of `x` `[batch, seq_len, d_model]` at `positions`, indices into its flattened windows; or all."""
+    """The vectors of `x` `[batch, seq_len, d_model]` at `positions`, indices into its flattened
+    windows; or all."""
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
 def mix(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """Scaled dot-product attention. Autocast on CPUs skips it: PyTorch's gradient is ten times slower in bfloat16."""
+    """Scaled dot-product attention. Autocast on CPUs skips it: PyTorch's gradient is ten times
+    slower in bfloat16."""
     if torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return mix(query.float(), key.float(), value.float(), mask, dropout)
@@ -64,9 +76,15 @@ class Attention(nn.Module):
         self.output = linear(d_model, d_model, is_zero=True)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries.
+        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions
+        have no queries.
 
         Keys where `mask` `[batch, 1, 1, seq_len]` is False are not seen.
         """
@@ -74,11 +92,14 @@ class Attention(nn.Module):
         heads = (self.n_heads, d_model // self.n_heads)
         if positions is None or positions.ndim == 1:
             queries_keys_values = self.query_key_value(x).view(batch, seq_len, 3, *heads)
-            query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
+            # each [batch, n_heads, seq_len, d_head]
+            query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)
             query = rotate(query, cos, sin)
         else:
             to_query, to_key_value = self.query_key_value.weight.split([d_model, 2 * d_model])
-            key, value = F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
+            key, value = (
+                F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
+            )
             query = F.linear(at(positions, x), to_query).view(batch, -1, *heads).transpose(1, 2)
             columns = positions.unsqueeze(1) % seq_len
             query, positions = rotate(query, cos[columns], sin[columns]), None
@@ -105,21 +126,31 @@ class Layer(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool):
         super().__init__()
-        self.attention_norm = nn.Identity() if is_first else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.attention_norm = (
+            nn.Identity() if is_first else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        )
         self.attention = Attention(d_model, n_heads, dropout)
         self.feed_forward_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         self.feed_forward = GeGLU(d_model, d_ff)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        x = at(positions, x) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions, mask))
+        x = at(positions, x) + self.dropout(
+            self.attention(self.attention_norm(x), cos, sin, positions, mask)
+        )
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class ModernEncoder(nn.Module):
-    """Token ids `[batch, seq_len]` to vectors `[batch, seq_len, d_model]`, for windows of any length."""
+    """Token ids `[batch, seq_len]` to vectors `[batch, seq_len, d_model]`, for windows of any
+    length."""
 
     def __init__(
         self,
@@ -132,32 +163,43 @@ class ModernEncoder(nn.Module):
         dropout: float = 0.0,
         ngrams: NgramEmbedding | None = None,
     ):
-        """`n_heads` divides `d_model` into heads of an even size. `ngrams` adds vectors to the tokens'."""
+        """`n_heads` divides `d_model` into heads of an even size. `ngrams` adds vectors to the
+        tokens'."""
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)
         self.embedding_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
+        self.layers = nn.ModuleList(
+            Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers)
+        )
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.ngrams = ngrams
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
-        """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a shorter window. Other
-        positions get the vectors that the text has alone; those of padding have no meaning.
+    def forward(
+        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a
+        shorter window. Other positions get the vectors that the text has alone; those of padding
+        have no meaning.
 
-        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`:
-        the last feed-forward runs only there, and with `[batch, n]` the last attention too has queries only there.
+        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are
+        returned, `[n, d_model]`: the last feed-forward runs only there, and with `[batch, n]` the
+        last attention too has queries only there.
         """
         return self.encoded(self.embedded(inputs, attention_mask), positions, attention_mask)
 
     def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len, d_model]`."""
-        ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
+        """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len,
+        d_model]`."""
+        # first: torch.compile stops here
+        ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)
         return self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
 
-    def encoded(self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+    def encoded(
+        self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
         """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
         cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
         x = self.dropout(self.embedding_norm(x))

@@ -1,7 +1,8 @@
 """N-gram embeddings: vectors for the characters around a position, looked up in a table.
 
-Each row learns which characters its n-gram makes likely. The method is hash embeddings (Svenstrup et al. 2017), used
-for characters by CANINE (Clark et al. 2022). Here n-grams lie on both sides, and `[MASK]` is a symbol like any other.
+Each row learns which characters its n-gram makes likely. The method is hash embeddings (Svenstrup
+et al. 2017), used for characters by CANINE (Clark et al. 2022). Here n-grams lie on both sides, and
+`[MASK]` is a symbol like any other.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Ngrams = Sequence[tuple[int, ...]]  # offsets from the position: (-2, -1) are the two characters before it
+# offsets from the position: (-2, -1) are the two characters before it
+Ngrams = Sequence[tuple[int, ...]]
 NGRAMS: Ngrams = (  # of each length, as many in the second half, which looks ahead, as in the first
     *((-2, -1), (-3, -2), (-2, 1), (-1, 1), (-3, -2, -1), (-2, -1, 1), (-4, -3, -2)),
     *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2)),
@@ -23,55 +25,88 @@ HASH_SEED = 0
 
 
 class NgramEmbedding(nn.Module):
-    """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of its n-grams' rows.
+    """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of
+    its n-grams' rows.
 
-    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. With two parts, a row is
-    half a vector: one half of the n-grams adds to the first half of each vector, the other half to the second.
+    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. With
+    two parts, a row is half a vector: one half of the n-grams adds to the first half of each
+    vector, the other half to the second.
     """
 
-    symbols: Tensor  # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
+    # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
+    symbols: Tensor
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
 
     def __init__(
-        self, *, n_tokens: int, d_model: int, ngrams: Ngrams, n_rows: int, n_parts: int = 1, dropout: float = 0.0
+        self,
+        *,
+        n_tokens: int,
+        d_model: int,
+        ngrams: Ngrams,
+        n_rows: int,
+        n_parts: int = 1,
+        dropout: float = 0.0,
     ):
-        """`n_parts` divides `d_model` and the number of `ngrams`. `dropout` is the probability that a row is left out
-        of a sum in training; the others are scaled up."""
+        """`n_parts` divides `d_model` and the number of `ngrams`. `dropout` is the probability that
+        a row is left out of a sum in training; the others are scaled up."""
         super().__init__()
         self.n_parts = n_parts
         self.dropout = dropout
         self.border = n_tokens  # the token outside of a window
         reach = max(abs(offset) for ngram in ngrams for offset in ngram)
         generator = torch.Generator().manual_seed(HASH_SEED)
-        random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu")
-        is_member = torch.tensor([[o in ngram for ngram in ngrams] for o in range(-reach, reach + 1)], device="cpu")
+        random_int64 = partial(
+            torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu"
+        )
+        is_member = torch.tensor(
+            [[o in ngram for ngram in ngrams] for o in range(-reach, reach + 1)], device="cpu"
+        )
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
-        self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model // n_parts), freeze=False, mode="sum")
+        self.table = nn.EmbeddingBag.from_pretrained(
+            torch.zeros(n_rows, d_model // n_parts), freeze=False, mode="sum"
+        )
 
     @property
     def can_compile(self) -> bool:
         return not self.table.sparse  # torch.compile cannot handle sparse gradients
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors are zero."""
-        rows, table = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)), self.table.weight
-        if torch.compiler.is_exporting():  # an exported program has no sparse gradients and no dropout
+        """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors
+        are zero."""
+        rows, table = (
+            self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)),
+            self.table.weight,
+        )
+        # an exported program has no sparse gradients and no dropout
+        if torch.compiler.is_exporting():
             return F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table).sum(-2).flatten(-2)
-        rows = rows.flatten(0, 1) if mask is None else rows[mask]  # no gradient for the rows around padding
+        # no gradient for the rows around padding
+        rows = rows.flatten(0, 1) if mask is None else rows[mask]
         rows = rows.view(-1, rows.shape[1] // self.n_parts)
-        weights = F.dropout(torch.ones(rows.shape, dtype=table.dtype, device=rows.device), self.dropout, self.training)
-        sums = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
+        weights = F.dropout(
+            torch.ones(rows.shape, dtype=table.dtype, device=rows.device),
+            self.dropout,
+            self.training,
+        )
+        sums = (
+            SumOfRows.apply(table, rows, weights)
+            if self.table.sparse
+            else self.table(rows, None, weights)
+        )
         vectors = sums.view(-1, self.n_parts * table.shape[1])
         if mask is None:
             return vectors.view(*inputs.shape, -1)
-        return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
+        return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(
+            mask.unsqueeze(-1), vectors
+        )
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:  # type: ignore[override]
-        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # earlier weights lack it, and have other n-grams
+        # earlier weights lack it, and have other n-grams
+        state_dict.setdefault(f"{prefix}symbols", self.symbols)
         for name, own in (("factors", self.factors), ("summands", self.summands)):
             own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
@@ -79,7 +114,8 @@ class NgramEmbedding(nn.Module):
     def rows(self, inputs: Tensor) -> Tensor:
         """The row of each n-gram around each token, `[batch, seq_len, n_ngrams]`.
 
-        A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor * symbol, modulo 2^64.
+        A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor *
+        symbol, modulo 2^64.
         """
         reach = len(self.factors) // 2
         symbols = self.symbols[F.pad(inputs, (reach, reach), value=self.border)]
@@ -90,12 +126,13 @@ class NgramEmbedding(nn.Module):
 
 
 class SumOfRows(torch.autograd.Function):
-    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once, in order: PyTorch's repeats
-    rows, and takes several times as long."""
+    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once, in order:
+    PyTorch's repeats rows, and takes several times as long."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-        """Sums of `rows` `[n_sums, n]` of `table` `[n_rows, length]`, with `weights` of the same shape as `rows`."""
+        """Sums of `rows` `[n_sums, n]` of `table` `[n_rows, length]`, with `weights` of the same
+        shape as `rows`."""
         ctx.save_for_backward(rows, weights)
         ctx.size = table.shape
         return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
@@ -108,4 +145,8 @@ class SumOfRows(torch.autograd.Function):
         begins, weight = count.cumsum(0) - count, weights.flatten()[order]
         inputs = order // rows.shape[1], gradient.contiguous(), begins
         sums = F.embedding_bag(*inputs, mode="sum", per_sample_weights=weight)
-        return torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False), None, None
+        return (
+            torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False),
+            None,
+            None,
+        )

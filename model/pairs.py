@@ -18,7 +18,9 @@ class PairEncoder(ModernEncoder):
         self.segment_embedding = Embedding(2, d_model)
         nn.init.normal_(self.segment_embedding.weight, std=0.02)
 
-    def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+    def embedded(
+        self, inputs: Tensor, attention_mask: Tensor | None = None, segments: Tensor | None = None
+    ) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default."""
         segments = torch.zeros_like(inputs) if segments is None else segments
         return super().embedded(inputs, attention_mask) + self.segment_embedding(segments)
@@ -34,13 +36,19 @@ class PairModel(MaskedLanguageModel):
         d_model = encoder.embedding.embedding_dim
         self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
 
-    def forward_pairs(self, inputs: Tensor, positions: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits `[n_masked, n_tokens]` as those of `forward`, and logits `[batch]` of the pairs' labels.
+    def forward_pairs(
+        self, inputs: Tensor, positions: Tensor, segments: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits `[n_masked, n_tokens]` as those of `forward`, and logits `[batch]` of the pairs'
+        labels.
 
         `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments` `[batch, seq_len]` are 0 and 1.
         """
         batch, seq_len = inputs.shape
-        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)  # the positions of [CLS]
-        x = self.encoder.encoded(self.encoder.embedded(inputs, segments=segments), torch.cat([positions, first]))
+        # the positions of [CLS]
+        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)
+        x = self.encoder.encoded(
+            self.encoder.embedded(inputs, segments=segments), torch.cat([positions, first])
+        )
         masked, cls = x.split([len(positions), batch])
         return self.predict(masked), self.pair_head(cls).squeeze(-1)

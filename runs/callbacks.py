@@ -5,7 +5,8 @@ from typing import Any
 
 
 class Callback:
-    """Does nothing; subclasses override what they need. `trainer` is the `training.loop.Trainer` that calls."""
+    """Does nothing; subclasses override what they need. `trainer` is the `training.loop.Trainer`
+    that calls."""
 
     name = ""  # of the state in checkpoints; empty if there is none
 
@@ -13,7 +14,8 @@ class Callback:
         """Before the first step; the clock does not run yet."""
 
     def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
-        """Before each step: returns its stage, and its learning rate as a share of the peak, changed or not."""
+        """Before each step: returns its stage, and its learning rate as a share of the peak,
+        changed or not."""
         return stage, factor
 
     def stepped(self, trainer: Any, stage: Any) -> None:
@@ -22,7 +24,9 @@ class Callback:
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
         """After an evaluation: may add entries to its row of metrics.jsonl."""
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         """The whole row; `best` are the weights if they are the best so far."""
 
     def sampled(self, trainer: Any, samples: Sequence[Any]) -> None:
@@ -32,13 +36,16 @@ class Callback:
         """A user has changed a knob."""
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """The knobs (masking rate and learning-rate factor) that a user has requested on the dashboard, if any."""
+        """The knobs (masking rate and learning-rate factor) that a user has requested on the
+        dashboard, if any."""
         return None
 
     def reported(self, trainer: Any, line: str) -> None:
         """A line of text for the user."""
 
-    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+    def save(
+        self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool
+    ) -> None:
         """A checkpoint is due. An OSError ends the training."""
 
     def end(self, trainer: Any) -> None:

@@ -16,16 +16,24 @@ rc_file(Path(__file__).with_name("folio.mplstyle"), use_default_template=False)
 
 
 def plain_text(text: str, limit: int = 64) -> str:
-    """Prepare a name for a figure: no math between `$`, no control characters or surrogates, and not too long."""
-    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """Prepare a name for a figure: no math between `$`, no control characters or surrogates, and
+    not too long."""
+    escaped = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
     return (escaped if len(escaped) <= limit else f"…{escaped[-limit:]}").replace("$", r"\$")
 
 
 def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
-    """Write the label and the last value of each line beside its end, apart from each other, in place of a legend."""
+    """Write the label and the last value of each line beside its end, apart from each other, in
+    place of a legend."""
     axes.autoscale_view()
     to_axes = axes.transData + axes.transAxes.inverted()
-    ends = [(line, *line.get_xydata()[-1]) for line in lines if line.get_label()[0] != "_" and len(line.get_xydata())]
+    ends = [
+        (line, *line.get_xydata()[-1])
+        for line in lines
+        if line.get_label()[0] != "_" and len(line.get_xydata())
+    ]
     labels = [(to_axes.transform((x, y))[1], line, y) for line, x, y in ends]
     place = -1.0
     for height, line, value in sorted(labels, key=lambda label: label[0]):

@@ -1,4 +1,5 @@
-"""Writes files safely: atomically, in whole lines, and under locks; and the folder of the repository."""
+"""Writes files safely: atomically, in whole lines, and under locks; and the folder of the
+repository."""
 
 import errno
 import fcntl
@@ -15,7 +16,8 @@ ROOT = Path(__file__).parent.parent  # of the repository
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it to disk, and rename it, so that `path` is never incomplete. Raises OSError."""
+    """Write a temporary file, flush it to disk, and rename it, so that `path` is never incomplete.
+    Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -33,13 +35,15 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> None:
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
-    """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor Infinity."""
+    """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor
+    Infinity."""
     finite = json.loads(json.dumps(content), parse_constant=lambda constant: None)
     return json.dumps(finite, indent=indent)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes strings with line breaks in double quotes: elsewhere, PyYAML reads U+0085 back as a space."""
+    """Writes strings with line breaks in double quotes: elsewhere, PyYAML reads U+0085 back as a
+    space."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -62,7 +66,8 @@ def append_line(path: Path, line: str) -> None:
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:
-            content = (line + "\n").encode(errors="backslashreplace")  # a file name may hold surrogates
+            # a file name may hold surrogates
+            content = (line + "\n").encode(errors="backslashreplace")
             if file.write(content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
@@ -71,7 +76,8 @@ def append_line(path: Path, line: str) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until the content of a file, or the list of files in a folder, is on disk. Raises OSError."""
+    """Wait until the content of a file, or the list of files in a folder, is on disk. Raises
+    OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -90,7 +96,8 @@ def reporting_os_errors(report: Callable[[str], None], what: str) -> Iterator[No
 
 @contextmanager
 def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
-    """Create and lock a file, after other processes on this machine that hold the lock. Raises OSError."""
+    """Create and lock a file, after other processes on this machine that hold the lock. Raises
+    OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         try:

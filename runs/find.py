@@ -6,14 +6,23 @@ from pathlib import Path
 from runs.run_folder import RunFolder, RunFolderError
 
 LISTED = 10  # runs in an error message
-FILES = ("about.json", "config.yaml")  # a folder with either is a run; starting and resuming write the second
+# a folder with either is a run; starting and resuming write the second
+FILES = ("about.json", "config.yaml")
 
 
 def all_runs(logs: Path) -> list[RunFolder]:
     """Every run below `logs`, oldest first. Raises RunFolderError if `logs` cannot be read."""
     try:
-        found = {path.parent: path for name in FILES for path in logs.glob(f"*/*/{name}") if path.is_file()}
-        return [RunFolder(folder) for folder in sorted(found, key=lambda folder: found[folder].stat().st_mtime)]
+        found = {
+            path.parent: path
+            for name in FILES
+            for path in logs.glob(f"*/*/{name}")
+            if path.is_file()
+        }
+        return [
+            RunFolder(folder)
+            for folder in sorted(found, key=lambda folder: found[folder].stat().st_mtime)
+        ]
     except OSError as error:
         raise RunFolderError(f"cannot read {str(logs)[:100]} ({error.strerror})") from error
 
@@ -49,4 +58,6 @@ def _listed(runs: list[RunFolder], logs: Path) -> str:
     if not runs:
         return f"{logs} has no runs yet; python experiment.py makes one"
     names = [f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:]]
-    return ("the latest are " if len(runs) > LISTED else "choose last, or one of ") + ", ".join(names)
+    return ("the latest are " if len(runs) > LISTED else "choose last, or one of ") + ", ".join(
+        names
+    )

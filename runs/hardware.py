@@ -18,10 +18,12 @@ SECONDS_TO_END = 1.0  # that training waits for the thread; a driver that hangs 
 
 @contextmanager
 def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterator[None]:
-    """Write a row of hardware.jsonl every ten seconds, in a thread, if possible. `step` returns the current training
-    step, `gpu` is the UUID of the run's CUDA device."""
+    """Write a row of hardware.jsonl every ten seconds, in a thread, if possible. `step` returns the
+    current training step, `gpu` is the UUID of the run's CUDA device."""
     ended = threading.Event()
-    thread = threading.Thread(target=_record, args=(run, step, gpu, ended), name="hardware", daemon=True)
+    thread = threading.Thread(
+        target=_record, args=(run, step, gpu, ended), name="hardware", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -30,13 +32,18 @@ def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterat
         thread.join(SECONDS_TO_END)
 
 
-def _record(run: RunFolder, step: Callable[[], int], gpu: str | None, ended: threading.Event) -> None:
-    with suppress(Exception):  # a machine that cannot be measured: the run trains without this record
+def _record(
+    run: RunFolder, step: Callable[[], int], gpu: str | None, ended: threading.Event
+) -> None:
+    # a machine that cannot be measured: the run trains without this record
+    with suppress(Exception):
         process, device = psutil.Process(), _nvml_device(gpu)
         _usage(process, device)  # psutil measures the CPU since the previous call
         while not ended.wait(SECONDS_BETWEEN):
             with suppress(OSError):
-                run.append_hardware({"step": step(), "time": round(time.time(), 1), **_usage(process, device)})
+                run.append_hardware(
+                    {"step": step(), "time": round(time.time(), 1), **_usage(process, device)}
+                )
 
 
 def _nvml_device(gpu: str | None) -> Any:
@@ -49,7 +56,8 @@ def _nvml_device(gpu: str | None) -> Any:
 
 
 def _usage(process: psutil.Process, device: Any) -> dict[str, float]:
-    """Used shares in percent: of all cores and of the memory, by all processes and by this one; and of the GPU."""
+    """Used shares in percent: of all cores and of the memory, by all processes and by this one; and
+    of the GPU."""
     usage = {
         "cpu": psutil.cpu_percent(),
         "cpu_of_run": process.cpu_percent() / (os.cpu_count() or 1),

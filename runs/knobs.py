@@ -9,7 +9,8 @@ from typing import Any
 from runs.errors import InputError
 
 FACTORS = (0.01, 10.0)  # the lowest and the highest
-RATES = (0.05, 1.0)  # below, a window may have a single masked position, for which PyTorch compiles again
+# below, a window may have a single masked position, for which PyTorch compiles again
+RATES = (0.05, 1.0)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ def knobs_of(values: Mapping[str, Any]) -> Knobs:
     """Check `values`, which come from JSON or from the command line. Raises InputError."""
     unknown = set(values) - {"learning_rate_factor", "masking_prob"}
     if unknown:
-        raise InputError(f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob")
+        raise InputError(
+            f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob"
+        )
     factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
     wanted = values.get("masking_prob")
     as_scheduled = wanted is None or str(wanted).lower() == "none"
@@ -37,7 +40,8 @@ def knobs_of(values: Mapping[str, Any]) -> Knobs:
 
 def _number(name: str, value: Any, low: float, high: float) -> float:
     number, word = math.nan, str(value)
-    if not isinstance(value, bool) and "_" not in word and word.isascii():  # Python reads 1_0, and ١ as 1
+    # Python reads 1_0, and ١ as 1
+    if not isinstance(value, bool) and "_" not in word and word.isascii():
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
     if not low <= number <= high:  # nan is not

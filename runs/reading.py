@@ -7,10 +7,13 @@ from pathlib import Path
 
 
 def read_bytes(path: Path, limit: int = 2**28) -> bytes:
-    """Read a regular file of at most `limit` bytes. Raises OSError for everything else, such as a pipe or a device."""
+    """Read a regular file of at most `limit` bytes. Raises OSError for everything else, such as a
+    pipe or a device."""
     try:
         # Without O_NONBLOCK, opening a pipe waits for a writer.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        with open(
+            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        ) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")

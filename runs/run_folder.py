@@ -13,7 +13,19 @@ import yaml
 
 from runs.files import append_line, flush, to_json, to_yaml, write_atomically, write_json
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
-from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARIES, checked
+from runs.schema import (
+    ABOUT,
+    CORPUS,
+    EVENT,
+    GROWING,
+    HARDWARE,
+    ROW,
+    SHOWN_CONFIG,
+    SIZES,
+    STATUS,
+    VOCABULARIES,
+    checked,
+)
 
 ATTEMPTS_TO_LOCK = 10
 
@@ -21,7 +33,8 @@ ATTEMPTS_TO_LOCK = 10
 class RunFolder:
     """Reads and writes the files of one run, which are replaced as a whole or grow by whole lines.
 
-    Writing raises OSError. Reading raises RunFolderError if a file is missing or does not match its schema.
+    Writing raises OSError. Reading raises RunFolderError if a file is missing or does not match its
+    schema.
     """
 
     def __init__(self, path: Path):
@@ -43,12 +56,15 @@ class RunFolder:
         try:
             path.mkdir(parents=True)
         except OSError as error:
-            raise RunFolderError(f"cannot write to {path} ({error.strerror}): set logs to a folder") from error
+            raise RunFolderError(
+                f"cannot write to {path} ({error.strerror}): set logs to a folder"
+            ) from error
         return cls(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run until this process has trained it or ends. Raises RunFolderError if it is locked already."""
+        """Lock the run until this process has trained it or ends. Raises RunFolderError if it is
+        locked already."""
         with open(self.path / "lock", "w") as file:
             for _ in range(ATTEMPTS_TO_LOCK):
                 with suppress(BlockingIOError):
@@ -61,7 +77,9 @@ class RunFolder:
 
     def is_locked(self) -> bool:
         try:
-            with open(self.path / "lock", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            with open(
+                self.path / "lock", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+            ) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -83,13 +101,26 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         """Every key of the run with its value."""
         try:
-            return checked(yaml.safe_load(read_content(self.config_path)), {}, str(self.config_path), RunFolderError)
+            return checked(
+                yaml.safe_load(read_content(self.config_path)),
+                {},
+                str(self.config_path),
+                RunFolderError,
+            )
         except (yaml.YAMLError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
 
-    def save_about(self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None) -> None:
-        """Write the run's name, a comment, the keys that the user set, the time, and torchrun's command if any."""
-        about = {"name": name, "comment": comment, "overridden": list(overridden), "began": time.time()}
+    def save_about(
+        self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None
+    ) -> None:
+        """Write the run's name, a comment, the keys that the user set, the time, and torchrun's
+        command if any."""
+        about = {
+            "name": name,
+            "comment": comment,
+            "overridden": list(overridden),
+            "began": time.time(),
+        }
         write_json(self.about_path, about | {"launch": torchrun_id})
 
     def torchrun_id(self) -> str | None:
@@ -101,11 +132,14 @@ class RunFolder:
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
         about["command"] = about["comment"]
-        if all("masking_prob" in row for row in config["training.stages"]):  # then the key has no effect
+        # then the key has no effect
+        if all("masking_prob" in row for row in config["training.stages"]):
             del config["masking.masking_prob"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:
-            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"} | config
+            config = {
+                "changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"
+            } | config
             about["comment"] += " (changed by hand)"
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
@@ -113,16 +147,29 @@ class RunFolder:
         corpus["name"] = Path(corpus["name"]).name
         references = self.reference_lines() if self.reference_lines_path.exists() else {}
         references.pop("uniform", None)  # it would squeeze the curves
-        shown = {"name": f"{about['name']}, {corpus['name']}", "configs": config, "explicit": about["overridden"]}
-        shown |= {"folder": str(self.path.absolute()), "references": references, "corpus": corpus, "knobs": knobs}
-        shown["started"] = self.config_path.stat().st_mtime  # of the start, or the last resume, which shortens files
+        shown = {
+            "name": f"{about['name']}, {corpus['name']}",
+            "configs": config,
+            "explicit": about["overridden"],
+        }
+        shown |= {
+            "folder": str(self.path.absolute()),
+            "references": references,
+            "corpus": corpus,
+            "knobs": knobs,
+        }
+        # of the start, or the last resume, which shortens files
+        shown["started"] = self.config_path.stat().st_mtime
         return about | shown
 
     def command(self) -> str:
         """The command that started the run, for a shell."""
         about, config = read_object(self.about_path, ABOUT), self.config()
         given = {key: config[key] for key in about["overridden"] if key in config and key != "logs"}
-        words = [f"{key}={to_yaml(it, in_one_line=True) if isinstance(it, list) else it}" for key, it in given.items()]
+        words = [
+            f"{key}={to_yaml(it, in_one_line=True) if isinstance(it, list) else it}"
+            for key, it in given.items()
+        ]
         source = about["comment"]
         for key in about["overridden"]:
             source = source.partition(f" {key}=")[0]
@@ -144,9 +191,11 @@ class RunFolder:
         return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, Any]:
-        """The tokens of the run: the content from which `data.vocabularies.load_vocabulary` makes its vocabulary."""
+        """The tokens of the run: the content from which `data.vocabularies.load_vocabulary` makes
+        its vocabulary."""
         found = read_object(self.vocabulary_path, {})
-        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])  # whose files have no `tokens`
+        # whose files have no `tokens`
+        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])
         return checked(found, schema, str(self.vocabulary_path), RunFolderError)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
@@ -155,7 +204,9 @@ class RunFolder:
 
     def reference_lines(self) -> dict[str, float]:
         lines = read_object(self.reference_lines_path, {})
-        return checked(lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError)
+        return checked(
+            lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError
+        )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         append_line(self.metrics_path, to_json(row))
@@ -177,7 +228,8 @@ class RunFolder:
         append_line(self.log_path, line)
 
     def sizes(self) -> dict[str, int]:
-        """Flush the growing files to disk and return their sizes in bytes. A checkpoint stores them for `truncate`."""
+        """Flush the growing files to disk and return their sizes in bytes. A checkpoint stores them
+        for `truncate`."""
         flush(self.path)
         files = [path for path in self._growing if path.exists()]
         for path in files:
@@ -185,10 +237,14 @@ class RunFolder:
         return {path.name: path.stat().st_size for path in files}
 
     def truncate(self, sizes: Mapping[str, int]) -> None:
-        """Cut the growing files to the `sizes` that a checkpoint stored. Raises RunFolderError, and cuts nothing, if a
-        row or an event before that is damaged or missing."""
+        """Cut the growing files to the `sizes` that a checkpoint stored. Raises RunFolderError, and
+        cuts nothing, if a row or an event before that is damaged or missing."""
         checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
-        for path, schema in ((self.metrics_path, ROW), (self.hardware_path, HARDWARE), (self.events_path, EVENT)):
+        for path, schema in (
+            (self.metrics_path, ROW),
+            (self.hardware_path, HARDWARE),
+            (self.events_path, EVENT),
+        ):
             read_rows(path, schema, sizes.get(path.name, 0))
         for path in self._growing:
             if path.exists():

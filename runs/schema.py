@@ -1,11 +1,12 @@
-"""Checks content read from disk against a schema: which keys it must have, and of which kind each value is.
+"""Checks content read from disk against a schema: which keys it must have, and of which kind each
+value is.
 
 A kind is one of:
 
 - a type. `float` accepts every number that can be drawn (`is_number`), `int` every such integer.
 - None, for null, and MISSING, if the key may be absent.
-- a tuple: any of its kinds. `[kind]`: a list of such values. `{str: kind}`: a dict with such values. Another dict: a
-  nested schema.
+- a tuple: any of its kinds. `[kind]`: a list of such values. `{str: kind}`: a dict with such
+  values. Another dict: a nested schema.
 - a function that returns whether it accepts the value; it never receives MISSING.
 """
 
@@ -17,7 +18,8 @@ MISSING = object()
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value can be drawn: a float that is neither NaN nor infinite, or an integer of at most 64 bits."""
+    """Whether a value can be drawn: a float that is neither NaN nor infinite, or an integer of at
+    most 64 bits."""
     if isinstance(value, float):
         return abs(value) <= 1e300  # sums of several are finite too
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
@@ -44,10 +46,16 @@ EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
 ROW = {  # of metrics.jsonl
     **dict.fromkeys(("step", "chars", "seq_len"), int),
     **dict.fromkeys(("seconds", "learning_rate", "loss.valid"), float),
-    **dict.fromkeys(("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"), (float, None)),
+    **dict.fromkeys(
+        ("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"),
+        (float, None),
+    ),
 }
 PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]  # rows of plan.curve
-RATES = {"training.stages": [{"masking_prob": (float, [float], MISSING)}], "masking.masking_prob": float}
+RATES = {
+    "training.stages": [{"masking_prob": (float, [float], MISSING)}],
+    "masking.masking_prob": float,
+}
 SHOWN_CONFIG: dict[str, Any] = RATES | {"plan.curve": (PLANNED, MISSING)}
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 METRICS, USAGE, _, LOG = GROWING
@@ -87,7 +95,9 @@ def matches(value: Any, kind: Any) -> bool:
     if isinstance(kind, dict) and str in kind:
         return isinstance(value, dict) and all(matches(item, kind[str]) for item in value.values())
     if isinstance(kind, dict):
-        return isinstance(value, dict) and all(matches(value.get(key, MISSING), kind[key]) for key in kind)
+        return isinstance(value, dict) and all(
+            matches(value.get(key, MISSING), kind[key]) for key in kind
+        )
     if kind is None or kind is MISSING or value is MISSING:
         return value is kind
     if kind in (float, int):

@@ -1,4 +1,5 @@
-"""Differences in loss between groups of runs. A tie: the 95% interval by Student's t-distribution contains zero."""
+"""Differences in loss between groups of runs. A tie: the 95% interval by Student's t-distribution
+contains zero."""
 
 import json
 import math
@@ -32,12 +33,18 @@ class Difference:
     @property
     def margin(self) -> float | None:
         """Half the width of the 95% interval; None if the spread is unknown or zero."""
-        return t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.stderr if self.stderr else None
+        return (
+            t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.stderr if self.stderr else None
+        )
 
     @property
     def p_value(self) -> float | None:
         """Two-sided p-value of Student's t-test; None if the spread is unknown or zero."""
-        return two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom) if self.stderr else None
+        return (
+            two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom)
+            if self.stderr
+            else None
+        )
 
     @property
     def verdict(self) -> str:
@@ -55,46 +62,62 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
 
 
 def with_error(value: str, error: float | None) -> str:
-    """A number with its standard error, or half of its interval, in as many digits; alone if that is unknown."""
+    """A number with its standard error, or half of its interval, in as many digits; alone if that
+    is unknown."""
     n_digits = len(value.partition(".")[2])
     return value if error is None or math.isnan(error) else f"{value} ± {error:.{n_digits}f}"
 
 
-def paired_difference(values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> Difference:
+def paired_difference(
+    values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray
+) -> Difference:
     """Mean of `values` minus `base`, paired element by element: the same seed, or the same window."""
     differences = np.asarray(values) - np.asarray(base)
     return Difference(float(differences.mean()), standard_error(differences), len(differences) - 1)
 
 
 def seed_difference(group: Group, base: Group) -> Difference | None:
-    """Difference between two groups over seeds, unpaired (Welch 1947); None with fewer than two seeds in either."""
+    """Difference between two groups over seeds, unpaired (Welch 1947); None with fewer than two
+    seeds in either."""
     if min(len(group.losses), len(base.losses)) < 2:
         return None
     variances = [each.losses.var(ddof=1) / len(each.losses) for each in (group, base)]
     freedom = freedom_of_sum(variances, [len(group.losses) - 1, len(base.losses) - 1])
-    return Difference(float(group.losses.mean() - base.losses.mean()), sum(variances) ** 0.5, freedom)
+    return Difference(
+        float(group.losses.mean() - base.losses.mean()), sum(variances) ** 0.5, freedom
+    )
 
 
 def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
     """The degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946)."""
-    spread = sum(variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
+    spread = sum(
+        variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
+    )
     return float(sum(variances) ** 2 / spread) if spread else 1.0
 
 
 def margin_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
     """Half the width of the 95% interval of a mean whose variance is the sum of `variances`."""
-    return t_quantile(CONFIDENCE, freedom_of_sum(variances, freedoms)) * float(sum(variances) ** 0.5)
+    return t_quantile(CONFIDENCE, freedom_of_sum(variances, freedoms)) * float(
+        sum(variances) ** 0.5
+    )
 
 
 def group_by_settings(
-    configs: Sequence[Mapping[str, Any]], window_losses: Sequence[np.ndarray], ignored: Collection[str]
+    configs: Sequence[Mapping[str, Any]],
+    window_losses: Sequence[np.ndarray],
+    ignored: Collection[str],
 ) -> list[Group]:
-    """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's first run. A second
-    run with the same settings and seed is left out."""
-    settings = [{key: value for key, value in config.items() if key not in ignored} for config in configs]
+    """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's
+    first run. A second run with the same settings and seed is left out."""
+    settings = [
+        {key: value for key, value in config.items() if key not in ignored} for config in configs
+    ]
     members: dict[str, dict[int, int]] = {}  # settings -> seed -> index of the run
     for i, config in enumerate(configs):
-        members.setdefault(json.dumps(settings[i], sort_keys=True), {}).setdefault(config["seed"], i)
+        members.setdefault(json.dumps(settings[i], sort_keys=True), {}).setdefault(
+            config["seed"], i
+        )
     groups = []
     for runs in members.values():
         losses = np.stack([window_losses[i] for i in runs.values()])
@@ -110,7 +133,9 @@ def differing_keys(groups: Sequence[Group]) -> dict[str, list[Any]]:
 
 def two_sided_p(t: float, degrees_of_freedom: float) -> float:
     """P(|T| > t) of Student's t-distribution."""
-    return float(1 - np.interp(math.atan(t / degrees_of_freedom**0.5), *_t_distribution(degrees_of_freedom)))
+    return float(
+        1 - np.interp(math.atan(t / degrees_of_freedom**0.5), *_t_distribution(degrees_of_freedom))
+    )
 
 
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
@@ -121,8 +146,10 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
 
 @lru_cache(maxsize=16)  # 80 kB each
 def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
-    """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df - 1)."""
-    angles = np.linspace(0.0, min(math.pi / 2, 40 / degrees_of_freedom**0.5), 5_001)  # beyond, it is 0
+    """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df -
+    1)."""
+    # beyond, it is 0
+    angles = np.linspace(0.0, min(math.pi / 2, 40 / degrees_of_freedom**0.5), 5_001)
     density = np.abs(np.cos(angles)) ** (degrees_of_freedom - 1)
     cumulative = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     return angles, cumulative / cumulative[-1]

@@ -2,9 +2,11 @@
 
 import re
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
+# all but tab and line feed; lone surrogates
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """A text of the corpus for a terminal: control characters, which could command it, become escapes like \\x1b."""
+    """A text of the corpus for a terminal: control characters, which could command it, become
+    escapes like \\x1b."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

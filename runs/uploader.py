@@ -14,7 +14,8 @@ LONGEST_WAIT = 30.0  # seconds before the next try while the dashboard does not 
 
 
 class Uploader(threading.Thread):
-    """Delivers a run in the background. Training never waits for it, and no failure in it reaches training."""
+    """Delivers a run in the background. Training never waits for it, and no failure in it reaches
+    training."""
 
     def __init__(self, delivery: Delivery, report: Callable[[str], None]):
         """`report` shows one line of text to the user."""
@@ -22,10 +23,12 @@ class Uploader(threading.Thread):
         self.delivery = delivery
         self.report = report
         self.wake = threading.Event()  # set it when there is something to send
-        self.has_tried = threading.Event()  # set after the first message, or when the wait for it is over
+        # set after the first message, or when the wait for it is over
+        self.has_tried = threading.Event()
         self.has_delivered = False
         self.is_ending = False
-        self.trouble: str | None = f"no answer within {SECONDS_AT_FIRST:g} s"  # why the last message was not taken
+        # why the last message was not taken
+        self.trouble: str | None = f"no answer within {SECONDS_AT_FIRST:g} s"
 
     def start_and_report(self) -> None:
         """Start, and report within a second whether the dashboard answers."""
@@ -35,7 +38,9 @@ class Uploader(threading.Thread):
         if self.trouble is None:
             self.report(f"dashboard {self.delivery.page}")
         else:
-            self.report(f"no dashboard at {self.delivery.server} ({self.trouble}): start one with make dashboard")
+            self.report(
+                f"no dashboard at {self.delivery.server} ({self.trouble}): start one with make dashboard"
+            )
 
     def run(self) -> None:
         """Send messages until `end` is called and everything is sent, or cannot be sent."""
@@ -46,11 +51,17 @@ class Uploader(threading.Thread):
                 has_more = self.delivery.send()
                 if self.trouble and self.has_tried.is_set():
                     self.report(f"the dashboard answers: {self.delivery.page}")
-                self.has_delivered, self.trouble, wait = True, None, 0.0 if has_more else SECONDS_BETWEEN
+                self.has_delivered, self.trouble, wait = (
+                    True,
+                    None,
+                    0.0 if has_more else SECONDS_BETWEEN,
+                )
             except Exception as error:  # whatever is wrong here must not stop the training
                 reason = str(error) or type(error).__name__
                 if self.trouble is None:
-                    self.report(f"the dashboard does not take this run ({reason}): training continues")
+                    self.report(
+                        f"the dashboard does not take this run ({reason}): training continues"
+                    )
                 self.trouble, wait = reason, min(2 * max(wait, 1.0), LONGEST_WAIT)
             self.has_tried.set()
             if self.is_ending and (self.trouble or (is_last and not has_more)):
@@ -59,7 +70,8 @@ class Uploader(threading.Thread):
             self.wake.clear()
 
     def end(self, seconds: float) -> str | None:
-        """Deliver the rest within `seconds`. Returns a line about what a dashboard did not take, or None."""
+        """Deliver the rest within `seconds`. Returns a line about what a dashboard did not take, or
+        None."""
         self.is_ending = True
         self.wake.set()
         self.join(seconds)

@@ -39,7 +39,8 @@ from training.tracking import be_quiet
 
 settings.register_profile("no deadlines", deadline=None)  # tests share the cores
 settings.load_profile("no deadlines")
-# A job that a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+# A job that a shell starts in the background ignores Ctrl-C, and so would the programs that tests
+# start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 
@@ -53,7 +54,10 @@ TINY = {
     "model.ngram_parts": 2,
     "training.compile": False,
     "training.chars_per_step": 512,
-    "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
+    "training.stages": [
+        {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
+        {"until": 1.0, "seq_len": 64},
+    ],
     "training.evaluations": 2,
     "sample.every_evaluations": 0,
 }
@@ -66,7 +70,10 @@ def configs_for(corpus: Path | str, **keys: Any) -> Configs:
 
 def dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Keys with dots in place of `__`, and with the text of paths."""
-    return {key.replace("__", "."): str(value) if isinstance(value, Path) else value for key, value in keys.items()}
+    return {
+        key.replace("__", "."): str(value) if isinstance(value, Path) else value
+        for key, value in keys.items()
+    }
 
 
 def weights(configs: Configs) -> torch.Tensor:
@@ -80,7 +87,8 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").mkdir()
     variables = {"HOME": str(tmp_path / "home")}  # labml writes there
     variables["labml_app_url"] = ""  # no dashboard
-    variables[CACHE_VARIABLE] = default_cache_dir()  # no folder that a user chose: `kept_code` sets the variable
+    # no folder that a user chose: `kept_code` sets the variable
+    variables[CACHE_VARIABLE] = default_cache_dir()
     variables["OMP_NUM_THREADS"] = "1"  # tests run in parallel, one per core
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -110,7 +118,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty cache for every session, because the content of an old one could hide a mistake."""
-    folder = of_all_workers(tmp_path_factory)  # the first one to compile or count something does it for the others
+    # the first one to compile or count something does it for the others
+    folder = of_all_workers(tmp_path_factory)
     (folder / "cache").mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as context:
         context.setattr("data.corpus.CACHE", folder / "cache")
@@ -129,7 +138,8 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_files() -> Iterator[None]:
-    """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing waits for the disk."""
+    """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing
+    waits for the disk."""
     with pytest.MonkeyPatch.context() as context:
         context.setattr("training.callbacks.save_curves", lambda path, *_: path.touch())
         context.setattr("os.fsync", lambda descriptor: None)
@@ -144,7 +154,8 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled code depends on the number of threads. With two, gradients are added in varying order."""
+    """Compiled code depends on the number of threads. With two, gradients are added in varying
+    order."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     torch.set_num_threads(2)
     torch._dynamo.reset()
@@ -160,7 +171,8 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
 
 @contextmanager
 def limited(kind: int, size: int) -> Iterator[None]:
-    """Limits this process: to files of a size, as a full disk does (RLIMIT_FSIZE), or to some memory (RLIMIT_AS)."""
+    """Limits this process: to files of a size, as a full disk does (RLIMIT_FSIZE), or to some
+    memory (RLIMIT_AS)."""
     before = resource.getrlimit(kind)
     resource.setrlimit(kind, (size, before[1]))
     try:
@@ -176,12 +188,15 @@ def addresses() -> int:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str]]:
-    """Starts servers on loopback that answer with a function of the request's handler; returns their addresses."""
+    """Starts servers on loopback that answer with a function of the request's handler; returns
+    their addresses."""
     with ExitStack() as stack:
 
         def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
             methods: dict[str, Any] = {f"do_{method}": answer for method in ("GET", "POST", "PUT")}
-            handler = type("Handler", (BaseHTTPRequestHandler,), methods | {"log_message": lambda *_: None})
+            handler = type(
+                "Handler", (BaseHTTPRequestHandler,), methods | {"log_message": lambda *_: None}
+            )
             server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             stack.callback(server.shutdown)
@@ -190,7 +205,9 @@ def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str
         yield start
 
 
-def answer_with(content: bytes, promised: int | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
+def answer_with(
+    content: bytes, promised: int | None = None
+) -> Callable[[BaseHTTPRequestHandler], None]:
     """The same answer to everything, with its length or another one in the header."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -214,7 +231,9 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     The program has printed `before`, or anything.
     """
 
-    def refuse(main: Callable[[list[str]], int], *words: object, code: int = 2, before: str | None = None) -> str:
+    def refuse(
+        main: Callable[[list[str]], int], *words: object, code: int = 2, before: str | None = None
+    ) -> str:
         capsys.readouterr()
         assert main([str(word) for word in words]) == code
         output = capsys.readouterr()
@@ -238,7 +257,8 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until `condition` holds; fail after `seconds`. A sleep would be too short on a slow machine."""
+    """Wait until `condition` holds; fail after `seconds`. A sleep would be too short on a slow
+    machine."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
@@ -358,7 +378,8 @@ def train_in(
     on_row: Callable[[Recording], Any] = lambda recording: None,
     **keys: Any,
 ) -> Trained:
-    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot."""
+    """Train a small model in this process; keyword arguments are keys with `__` in place of the
+    dot."""
     overridden = dotted(keys)
     values = resolve(TINY, overridden)
     configs = configs or configs_of(values)
@@ -373,7 +394,8 @@ def train_in(
 
 
 def watched(configs: Configs, run: RunFolder) -> Trainer:
-    """The trainer with the callbacks that `experiment.py` gives it, without those that show the run."""
+    """The trainer with the callbacks that `experiment.py` gives it, without those that show the
+    run."""
     trainer = configs.trainer
     trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
     return trainer
@@ -393,12 +415,22 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
 
 def without_times(run: RunFolder) -> list[dict[str, Any]]:
     """The rows of a run without what depends on the speed of the machine."""
-    times = ("seconds", "wall_seconds", "chars_per_second", "share_of_peak", "waiting", "exchanging")
+    times = (
+        "seconds",
+        "wall_seconds",
+        "chars_per_second",
+        "share_of_peak",
+        "waiting",
+        "exchanging",
+    )
     return [{key: value for key, value in row.items() if key not in times} for row in run.metrics()]
 
 
-def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -> tuple[Configs, Configs, Configs]:
-    """A run that is stopped and resumed ends like one that is not; returns whole, stopped and resumed configs."""
+def check_resumes(
+    train: Callable[..., Trained], stop_after: int, **keys: Any
+) -> tuple[Configs, Configs, Configs]:
+    """A run that is stopped and resumed ends like one that is not; returns whole, stopped and
+    resumed configs."""
     whole, stopped = train(**keys), train(stop_after=stop_after, **keys)
     assert stopped.configs.trainer.step == stop_after
     run, configs = stopped.run, configs_of(stopped.run.config())
@@ -411,9 +443,12 @@ def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -
 
 @pytest.fixture
 def train(tmp_path: Path, text_file: Path) -> Callable[..., Trained]:
-    """`train_in` a folder of its own for each run, on the sentences unless a test names another text."""
+    """`train_in` a folder of its own for each run, on the sentences unless a test names another
+    text."""
 
-    def train(configs: Configs | None = None, *args: Any, folder: Path | None = None, **keys: Any) -> Trained:
+    def train(
+        configs: Configs | None = None, *args: Any, folder: Path | None = None, **keys: Any
+    ) -> Trained:
         folder = folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
         return train_in(folder, configs, *args, **{"data__corpus": text_file, **keys})
 

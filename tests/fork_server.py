@@ -1,9 +1,10 @@
 """Starts programs of this repository by forking a process that has imported their modules.
 
-A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
-own arguments, environment and standard streams. After its threads and exit handlers it ends at once: Python would take
-half a second to destroy what was imported. Variables that Python reads at its start, or modules when they are imported
-(PYTHONHASHSEED, OMP_WAIT_POLICY), keep the values of the fork server.
+A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as
+`__main__` with its own arguments, environment and standard streams. After its threads and exit
+handlers it ends at once: Python would take half a second to destroy what was imported. Variables
+that Python reads at its start, or modules when they are imported (PYTHONHASHSEED, OMP_WAIT_POLICY),
+keep the values of the fork server.
 """
 
 import atexit
@@ -32,11 +33,35 @@ from runs.curves import save_curves
 from runs.files import ROOT
 
 # Programs import some modules only when they use them.
-PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dynamo", "matplotlib.backends.backend_agg")
+PRELOADED = (
+    "experiment",
+    "evaluate",
+    "dashboard",
+    "board.server",
+    "torch._dynamo",
+    "matplotlib.backends.backend_agg",
+)
 PRELOADED += ("configs.callbacks", "data.masking.strategies", "trained.initial_weights")
-PRELOADED += ("training.compilation", "training.resume", "training.tracking", "trained.fill", "writing.sampler")
-PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "audit")
-PRELOADED += ("configs.following", "distributed.interruption", "runs.hardware", "git", "PIL.PngImagePlugin")
+PRELOADED += (
+    "training.compilation",
+    "training.resume",
+    "training.tracking",
+    "trained.fill",
+    "writing.sampler",
+)
+PRELOADED += (
+    "distributed.parallel",
+    "torch.nn.parallel.distributed",
+    "torch.distributed.fsdp",
+    "audit",
+)
+PRELOADED += (
+    "configs.following",
+    "distributed.interruption",
+    "runs.hardware",
+    "git",
+    "PIL.PngImagePlugin",
+)
 
 
 class ForkServer:
@@ -49,7 +74,12 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
                 cwd=ROOT,
-                env={**os.environ, "HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
+                env={
+                    **os.environ,
+                    "HOME": str(home),
+                    "OMP_NUM_THREADS": "1",
+                    "OMP_WAIT_POLICY": "passive",
+                },
                 pass_fds=[theirs.fileno()],
             )
 
@@ -66,14 +96,18 @@ class ForkServer:
     ) -> "Program":
         """Start `python *arguments` with further variables of the environment.
 
-        `merged` sends the errors to the standard output, which may be a `terminal`. The plot of a run's curves is empty
-        unless the program `draws`.
+        `merged` sends the errors to the standard output, which may be a `terminal`. The plot of a
+        run's curves is empty unless the program `draws`.
         """
         out, out_write = pty.openpty() if terminal else os.pipe()
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]
-        request = {"arguments": arguments, "environment": {**os.environ, **(environment or {})}, "draws": draws}
+        request = {
+            "arguments": arguments,
+            "environment": {**os.environ, **(environment or {})},
+            "draws": draws,
+        }
         request |= {"input": standard_input, "folder": str(folder)}
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
         for fd in (out_write, err_write, status_write):
@@ -131,7 +165,8 @@ def serve(requests: socket.socket) -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     parse(["device=cpu"])  # keeps the text of --help
-    save_curves(Path.home() / "curves.png", [], {"unigram": 3.3}, "fonts")  # the first figure of a process takes long
+    # the first figure of a process takes long
+    save_curves(Path.home() / "curves.png", [], {"unigram": 3.3}, "fonts")
     os.fsync = lambda descriptor: None  # as in tests.conftest
     gc.freeze()  # programs end sooner if they do not collect what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
@@ -147,7 +182,8 @@ def serve(requests: socket.socket) -> None:
 
 
 def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
-    """Fork again: the parent reports the program's process id and its exit code, the child becomes the program."""
+    """Fork again: the parent reports the program's process id and its exit code, the child becomes
+    the program."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid:

@@ -1,4 +1,5 @@
-"""The core path: every file that builds a run of `quick`, or that its step and its evaluation execute."""
+"""The core path: every file that builds a run of `quick`, or that its step and its evaluation
+execute."""
 
 import re
 import sys
@@ -14,15 +15,22 @@ from runs.files import ROOT
 LINES = 2_800
 LINES_OF_LOOP_AND_STEP = 140
 PAGE = ROOT / "docs" / "reading.md"
-KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
+KEYS = {
+    "data.corpus": "tiny_shakespeare",
+    "device": "cpu",
+    "training.max_steps": 1,
+    "training.evaluations": 1,
+}
 
 
 def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
     """The files with a function that is called to build `quick`, to take a step, and to evaluate."""
     values = resolve(read_config(PRESETS / "quick.yaml"), KEYS)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
-    monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # Folio's part is the same
-    configs_of(values).trainer.train()  # imports all modules: their own lines are not the calls of a step
+    # Folio's part is the same
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    # imports all modules: their own lines are not the calls of a step
+    configs_of(values).trainer.train()
     found: set[str] = set()
 
     def trace(frame: FrameType, event: str, argument: object) -> None:
@@ -35,7 +43,8 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
         sys.setprofile(None)
     paths = {Path(name).relative_to(ROOT) for name in found if name.startswith(str(ROOT))}
     executed = {str(path) for path in paths if not {".venv", "tests"} & set(path.parts)}
-    outside = {"experiment.py", "runs/callbacks.py"}  # the entry point, and the hooks: the traced run has no callbacks
+    # the entry point, and the hooks: the traced run has no callbacks
+    outside = {"experiment.py", "runs/callbacks.py"}
     assert executed | outside == set(lines_of())
 
 
@@ -49,5 +58,7 @@ def test_the_core_path_is_short():
     lines = lines_of()
     assert sum(lines.values()) <= LINES
     assert max(lines["training/loop.py"], lines["training/step.py"]) <= LINES_OF_LOOP_AND_STEP
-    told = [f"| `{name}` | {n} |" for name, n in lines.items()] + [f"| together | {sum(lines.values()):,} |"]
+    told = [f"| `{name}` | {n} |" for name, n in lines.items()] + [
+        f"| together | {sum(lines.values()):,} |"
+    ]
     assert [row for row in told if row not in PAGE.read_text()] == []

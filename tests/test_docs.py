@@ -1,4 +1,5 @@
-"""The README and the pages of docs/ agree with the code: links, keys, commands, files, names and examples."""
+"""The README and the pages of docs/ agree with the code: links, keys, commands, files, names and
+examples."""
 
 import importlib.util
 import re
@@ -20,20 +21,36 @@ from data.tasks.task import N_POOL, REPORT
 from runs.files import ROOT
 from tests.test_core_path import lines_of
 
-PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.M | re.S)
 
 
 def found(pattern: str) -> list[tuple[str, str]]:
     """The page and the first group of every match of `pattern`, each once."""
-    return sorted({(name, match[1]) for name, text in TEXTS.items() for match in re.finditer(pattern, text, re.M)})
+    return sorted(
+        {
+            (name, match[1])
+            for name, text in TEXTS.items()
+            for match in re.finditer(pattern, text, re.M)
+        }
+    )
 
 
 def commands(program: str) -> list[str]:
     """The arguments of every command in the pages that starts with `program`, without comments."""
-    lines = [line for text in TEXTS.values() for block in FENCE.findall(text) for line in block.splitlines()]
-    spans = [span for text in TEXTS.values() for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))]
+    lines = [
+        line
+        for text in TEXTS.values()
+        for block in FENCE.findall(text)
+        for line in block.splitlines()
+    ]
+    spans = [
+        span for text in TEXTS.values() for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))
+    ]
     spans = [" ".join(span.split()) for span in spans]
     named = (re.split(r"\s+#", line)[0].strip() for line in lines + spans)
     return sorted({line.partition(program)[2].strip() for line in named if program in line})
@@ -50,7 +67,9 @@ def test_every_link_leads_to_a_file_and_a_heading():
     for page, link in found(r"\]\((?!http)([^)]+)\)"):
         path, _, anchor = link.partition("#")
         target = (PAGES[page].parent / path) if path else PAGES[page]
-        if not target.exists() or (anchor and anchor not in headings(target.read_text(encoding="utf-8"))):
+        if not target.exists() or (
+            anchor and anchor not in headings(target.read_text(encoding="utf-8"))
+        ):
             broken.append((page, link))
     assert broken == []
 
@@ -58,7 +77,9 @@ def test_every_link_leads_to_a_file_and_a_heading():
 GROUPS = "model|data|masking|training|objective|checkpoint|sample"
 FOLDERS = "benchmarks|board|configs|data|docs|model|notebooks|runs|tests|training"
 MADE = ("data/cache", "benchmarks/results/")  # when something is compiled, downloaded or measured
-TARGETS = " ".join(re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)).split()
+TARGETS = " ".join(
+    re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+).split()
 NAMED: dict[str, tuple[str, Callable[[str], object]]] = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
     "keys": (
@@ -103,9 +124,15 @@ def test_arguments_passed_through_make_are_valid():
         parse(shlex.split(*shlex.split(arguments.replace("N", "0"))))
 
 
-@pytest.mark.parametrize("program", sorted({program for _, program in found(r"python (\w+\.py|-m data\.[\w.]*\w)\b")}))
+@pytest.mark.parametrize(
+    "program", sorted({program for _, program in found(r"python (\w+\.py|-m data\.[\w.]*\w)\b")})
+)
 def test_every_option_exists(program):
-    path = program if program.endswith(".py") else program.removeprefix("-m ").replace(".", "/") + ".py"
+    path = (
+        program
+        if program.endswith(".py")
+        else program.removeprefix("-m ").replace(".", "/") + ".py"
+    )
     sources = ["configs/command_line.py"] if program == "experiment.py" else [path]
     known = "--help" + "".join((ROOT / path).read_text(encoding="utf-8") for path in sources)
     options = re.findall(r"--[a-z-]+", " ".join(commands(f"python {program}")))
@@ -121,7 +148,11 @@ def test_runs_describes_every_field_and_every_file_of_a_run(train):
 
 def example(page: str, part: str) -> str:
     """The one Python block of a page that contains `part`."""
-    (block,) = [block for block in re.findall(r"^```python\n(.*?)^```", TEXTS[page], re.M | re.S) if part in block]
+    (block,) = [
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", TEXTS[page], re.M | re.S)
+        if part in block
+    ]
     return block
 
 
@@ -136,7 +167,11 @@ def test_the_mlm_example_masks_a_tensor():
 @pytest.mark.parametrize("name", ["vowels", "least_selected"])
 def test_the_strategy_examples_are_segmenters(name, sentences):
     """The weights of one change with what it observes, and are saved and restored."""
-    names = {**vars(data.masking.segmenters), **vars(data.masking.strategies), "strategy": lambda function: function}
+    names = {
+        **vars(data.masking.segmenters),
+        **vars(data.masking.strategies),
+        "strategy": lambda function: function,
+    }
     exec(example("docs/masking.md", f"def {name}("), names)
     segmenter, resumed = (names[name](sentences).to(torch.device("cpu")) for _ in range(2))
     offsets, generator = torch.arange(64).view(2, 32), torch.Generator()
@@ -152,7 +187,9 @@ def test_the_strategy_examples_are_segmenters(name, sentences):
 def test_the_optimizer_example_returns_an_optimizer():
     names = {**vars(configs.training), "option": lambda item: lambda function: function}
     exec(example("README.md", "def my_optimizer("), names)
-    (optimizer,) = names["my_optimizer"](SimpleNamespace(network=torch.nn.Linear(2, 2), learning_rate=1e-3))
+    (optimizer,) = names["my_optimizer"](
+        SimpleNamespace(network=torch.nn.Linear(2, 2), learning_rate=1e-3)
+    )
     assert isinstance(optimizer, torch.optim.Optimizer)
 
 
@@ -168,15 +205,24 @@ def test_the_task_example_is_a_task(shakespeare):
 def core_path() -> dict[str, str]:
     """The files that docs/reading.md walks through, in order, each with its section."""
     parts = re.split(r"^#### `([\w/.]+\.py)`$", TEXTS["docs/reading.md"], flags=re.M)
-    return {path: re.split(r"^#", body, flags=re.M)[0] for path, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        path: re.split(r"^#", body, flags=re.M)[0]
+        for path, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def test_reading_names_only_what_is_in_each_file():
     missing = []
     for path, section in core_path().items():
         source = (ROOT / path).read_text(encoding="utf-8")
-        names = [name for name in re.findall(r"`([\w.]*[A-Za-z_])`", section) if not name.endswith(".py")]
-        missing += [(path, name) for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", source)]
+        names = [
+            name for name in re.findall(r"`([\w.]*[A-Za-z_])`", section) if not name.endswith(".py")
+        ]
+        missing += [
+            (path, name)
+            for name in names
+            if not re.search(rf"\b{name.rpartition('.')[2]}\b", source)
+        ]
     assert missing == []
 
 

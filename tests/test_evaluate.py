@@ -18,7 +18,10 @@ from tests.conftest import train_in, written
 def trained(tmp_path_factory, sentences) -> Path:
     """Short runs: two seeds of one setting, and two of another."""
     folder = tmp_path_factory.mktemp("trained")
-    keys = {"data__corpus": written(folder / "sentences.txt", sentences[:20_000]), "training__max_steps": 2}
+    keys = {
+        "data__corpus": written(folder / "sentences.txt", sentences[:20_000]),
+        "training__max_steps": 2,
+    }
     for name, seed, width in (("a", 0, 32), ("b", 1, 32), ("narrow1", 1, 16), ("narrow", 0, 16)):
         train_in(folder / name, seed=seed, model__d_ff=width, **keys)
     return folder
@@ -50,10 +53,21 @@ def strict_json(path):
 
 def test_a_run_is_measured(runs, evaluated):
     output = evaluated("last", draws=True)
-    for part in ("protocol", "one at a time", "50%", "uniform", "lower case", "newline", "4 or more", "counting"):
+    for part in (
+        "protocol",
+        "one at a time",
+        "50%",
+        "uniform",
+        "lower case",
+        "newline",
+        "4 or more",
+        "counting",
+    ):
         assert part in output
     results = strict_json(runs[2].path / "evaluation.json")
-    assert results["loss.valid"] == pytest.approx(min(row["loss.valid"] for row in runs[2].metrics()), abs=1e-6)
+    assert results["loss.valid"] == pytest.approx(
+        min(row["loss.valid"] for row in runs[2].metrics()), abs=1e-6
+    )
     assert (runs[2].path / "evaluation.png").read_bytes().startswith(b"\x89PNG")
     assert not (runs[0].path / "evaluation.json").exists()
 
@@ -66,12 +80,17 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monk
     for row in (results["bound"], *results["orders"].values()):
         assert row["bits"] == pytest.approx(row["nats"] / math.log(2))
         assert row["stderr"] < 0.1
-    # The bound is the mean of the likelihoods in random order; it also lets the model predict two special tokens.
+    # The bound is the mean of the likelihoods in random order; it also lets the model predict two
+    # special tokens.
     random, n_characters = results["orders"]["random"], len(runs[2].vocabulary()["characters"])
-    assert results["bound"]["nats"] - math.log(1 + 2 / n_characters) <= random["nats"] + 4 * random["stderr"]
+    assert (
+        results["bound"]["nats"] - math.log(1 + 2 / n_characters)
+        <= random["nats"] + 4 * random["stderr"]
+    )
     assert results["bound"]["nats"] >= random["nats"] - 4 * random["stderr"]
     evaluated("last")
-    assert strict_json(runs[2].path / "evaluation.json") == results  # also what only --writing measures
+    # also what only --writing measures
+    assert strict_json(runs[2].path / "evaluation.json") == results
 
 
 def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
@@ -89,7 +108,9 @@ def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
     assert len(lines) == 2
     number = r"[+-]\d\.\d{4}"
     pattern = (
-        r"  group 2: \d\.\d{4} \(1 seed\); against group 1 " + number + ": no verdict on the settings, which needs two"
+        r"  group 2: \d\.\d{4} \(1 seed\); against group 1 "
+        + number
+        + ": no verdict on the settings, which needs two"
         rf" seeds per group \(95% interval for these trained weights on this text alone: {number} to {number}\)"
     )
     assert all(re.fullmatch(pattern, line) for line in lines)
@@ -121,7 +142,9 @@ def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, ev
 def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, evaluated):
     another = written(tmp_path / "another.txt", corpus_file.read_text()[:2_600:-1])
     for text in (corpus_file, another):
-        train(data__corpus=text, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem)
+        train(
+            data__corpus=text, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem
+        )
     assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")
 
 
@@ -133,13 +156,20 @@ def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
     assert "has no runs yet" in error
 
 
-def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_file, tmp_path, refusal):
-    run = train(data__corpus=corpus_file, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / "run").run
+def test_a_run_without_weights_and_one_whose_corpus_has_changed(
+    train, corpus_file, tmp_path, refusal
+):
+    run = train(
+        data__corpus=corpus_file, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / "run"
+    ).run
     corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
     for path, message in (
         (None, "has changed since"),
         (run.corpus_path, "corpus.json"),
-        (run.checkpoints / "best.safetensors", "best.safetensors is missing, with the trained weights: restore it"),
+        (
+            run.checkpoints / "best.safetensors",
+            "best.safetensors is missing, with the trained weights: restore it",
+        ),
         (run.metrics_path, "has no trained weights yet"),
         (run.config_path, "config.yaml (No such file or directory)"),
     ):

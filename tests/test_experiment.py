@@ -26,7 +26,15 @@ from runs.delivery import dashboard_address
 from runs.errors import InputError
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import config_file, configs_for, limited, one_line, only_run, without_times, written
+from tests.conftest import (
+    config_file,
+    configs_for,
+    limited,
+    one_line,
+    only_run,
+    without_times,
+    written,
+)
 from tests.model.conftest import model_of
 
 
@@ -37,7 +45,12 @@ def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunF
     corpus = written(folder / "théâtre $x_{.txt", sentences.replace("a", "á"))
     keys = {"training.max_steps": 8, "seed": 7, "model.dropout": 0.1, "sample.every_evaluations": 1}
     words = ["experiment.py", "--config", config_file(folder, {"data.corpus": corpus, **keys})]
-    environment = {"HOME": str(folder), "labml_app_url": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
+    environment = {
+        "HOME": str(folder),
+        "labml_app_url": "",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONIOENCODING": "ascii",
+    }
     output = fork_server.start(words, environment, draws=True).output()
     return only_run(folder / "logs"), output
 
@@ -65,7 +78,9 @@ def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
         assert (without_times(again) == without_times(run)) == is_same
 
 
-def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus_file, fork_server, tmp_path):
+def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
+    corpus_file, fork_server, tmp_path
+):
     keys = {"data.corpus": corpus_file, "training.max_steps": 30, "sample.every_evaluations": 1}
     words = ["experiment.py", "--config", config_file(tmp_path, keys)]
     process, shown = fork_server.start(words, merged=True, terminal=True), list[str]()
@@ -80,24 +95,41 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus
 
 
 def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, fork_server):
-    """labml would list the repository in ~/.labml, where runs that start together delete each other's files."""
+    """labml would list the repository in ~/.labml, where runs that start together delete each
+    other's files."""
     keys = {"data.corpus": corpus_file, "training.max_steps": 1, "training.evaluations": 1}
     words = ["experiment.py", "--config", config_file(tmp_path, keys)]
     programs = [fork_server.start(words, {"HOME": "/proc"}) for _ in range(3)]
     for program in programs:
         output = program.output().splitlines()
         assert output[0].startswith("config ")
-        assert {line.partition(" ")[0] for line in output[1:]} <= {"run", "reference", "step", "done"}
+        assert {line.partition(" ")[0] for line in output[1:]} <= {
+            "run",
+            "reference",
+            "step",
+            "done",
+        }
     folders = [RunFolder(path) for path in (tmp_path / "logs" / "mlm").iterdir()]
     assert [run.metrics()[-1]["step"] for run in folders] == [1] * 3
 
 
-def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_written(tmp_path, corpus_file):
+def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_written(
+    tmp_path, corpus_file
+):
     """On machines with GPUs, there may be neither."""
-    others = shutil.ignore_patterns(".*", "logs", "cache", "node_modules", "tests", "docs", "__pycache__")
+    others = shutil.ignore_patterns(
+        ".*", "logs", "cache", "node_modules", "tests", "docs", "__pycache__"
+    )
     copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=others)
     keys = ["device=cpu", "training.compile=false", "training.max_steps=2", "model.ngrams=0"]
-    words = [sys.executable, "experiment.py", "--preset", "quick", f"data.corpus={corpus_file}", *keys]
+    words = [
+        sys.executable,
+        "experiment.py",
+        "--preset",
+        "quick",
+        f"data.corpus={corpus_file}",
+        *keys,
+    ]
     environment = os.environ | {"HOME": "/proc/nothing"}
     done = subprocess.run(words, cwd=copy, env=environment, capture_output=True, text=True)
     assert "\ndone (" in done.stdout, done.stderr
@@ -120,7 +152,9 @@ def refused(tmp_path, refusal) -> Callable[..., str]:
     """The line with which `main` refuses a command line; nothing must be written."""
 
     def refuse(*arguments: str) -> str:
-        error = refusal(main, *arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}")
+        error = refusal(
+            main, *arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}"
+        )
         assert not (tmp_path / "logs").is_dir()
         return error
 
@@ -141,13 +175,19 @@ def refused(tmp_path, refusal) -> Callable[..., str]:
 def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
     command = [sys.executable, "-X", "importtime", "experiment.py", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     assert done.returncode == code
     assert "configs.checks" in imported
     assert "torch" not in imported
 
 
-@pytest.mark.parametrize("content", ["", "3", "app_url http://host", "app_url: [1]", "app_url: 5005", "a: b: c"])
+@pytest.mark.parametrize(
+    "content", ["", "3", "app_url http://host", "app_url: [1]", "app_url: 5005", "a: b: c"]
+)
 def test_a_wrong_labml_yaml_is_refused_in_one_line(tmp_path, monkeypatch, content):
     written(tmp_path / ".labml.yaml", content)
     monkeypatch.setattr("runs.delivery.ROOT", tmp_path)
@@ -158,11 +198,20 @@ def test_a_wrong_labml_yaml_is_refused_in_one_line(tmp_path, monkeypatch, conten
 
 ADDRESSES = ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]
 WRONG = [
-    ("masking.masking_probb=0.2", {}, "did you mean masking.masking_prob?"),  # before the corpus is loaded
+    # before the corpus is loaded
+    ("masking.masking_probb=0.2", {}, "did you mean masking.masking_prob?"),
     ("masking.no_mask_tokens=Ω", {}, "'Ω' is not in the vocabulary"),  # after it
-    ("data.corpus=/nowhere.txt", {}, "No such file"),  # tests/data/test_corpus.py has the other reasons
-    ("data.corpus=tiny_shakespeare", {ENVIRONMENT_VARIABLE: "/nowhere.txt"}, "FOLIO_TINY_SHAKESPEARE: cannot read"),
-    *(("seed=1", {"labml_app_url": address}, "is not of the form http://127.0.0.1:5005") for address in ADDRESSES),
+    # tests/data/test_corpus.py has the other reasons
+    ("data.corpus=/nowhere.txt", {}, "No such file"),
+    (
+        "data.corpus=tiny_shakespeare",
+        {ENVIRONMENT_VARIABLE: "/nowhere.txt"},
+        "FOLIO_TINY_SHAKESPEARE: cannot read",
+    ),
+    *(
+        ("seed=1", {"labml_app_url": address}, "is not of the form http://127.0.0.1:5005")
+        for address in ADDRESSES
+    ),
 ]
 
 
@@ -179,13 +228,21 @@ def test_wrong_keys_and_environments_are_refused_in_one_line(
     ("n_characters", "keys", "message"),
     [
         (500, {}, "at least 2,551 characters"),
-        (40_000, {"sample__prompts": ["the Ω"]}, r"sample\.prompts: the character 'Ω' is not in the vocabulary"),
+        (
+            40_000,
+            {"sample__prompts": ["the Ω"]},
+            r"sample\.prompts: the character 'Ω' is not in the vocabulary",
+        ),
         (40_000, {"training__stages": [{"until": 1.0, "seq_len": 65_536}]}, "too few for windows"),
     ],
 )
-def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file, n_characters, keys, message):
+def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(
+    corpus_file, n_characters, keys, message
+):
     corpus_file.write_text(corpus_file.read_text()[:n_characters])
-    configs = configs_for(corpus_file, sample__every_evaluations=1, training__chars_per_step=65_536, **keys)
+    configs = configs_for(
+        corpus_file, sample__every_evaluations=1, training__chars_per_step=65_536, **keys
+    )
     with pytest.raises((ConfigError, CorpusError), match=message):
         _ = configs.trainer, steering(configs)
 
@@ -196,8 +253,11 @@ def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_fil
     assert (tmp_path / "logs").read_text() == "in the way"
 
 
-def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file, tmp_path, monkeypatch, capsys):
-    """A limit on the size of files stands for the disk: the folder can be made, config.yaml cannot be written."""
+def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
+    corpus_file, tmp_path, monkeypatch, capsys
+):
+    """A limit on the size of files stands for the disk: the folder can be made, config.yaml cannot
+    be written."""
     config = config_file(tmp_path, {"data.corpus": corpus_file})
     monkeypatch.setattr(sys, "argv", ["experiment.py", "--config", config])
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
@@ -208,7 +268,10 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file
 
 @pytest.mark.parametrize(
     ("returned", "message"),
-    [("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"), ("inputs[positions, 99]", "but raises IndexError")],
+    [
+        ("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"),
+        ("inputs[positions, 99]", "but raises IndexError"),
+    ],
 )
 def test_a_model_that_breaks_the_contract_is_refused(corpus_file, returned: str, message: str):
     name = f"broken_{len(returned)}"
@@ -217,6 +280,8 @@ def test_a_model_that_breaks_the_contract_is_refused(corpus_file, returned: str,
     def broken(c: ModelConfigs) -> torch.nn.Module:
         return model_of(lambda inputs, positions: eval(returned))
 
-    configs = configs_of({"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"})
+    configs = configs_of(
+        {"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"}
+    )
     with pytest.raises(ConfigError, match=message):
         _ = configs.network

@@ -29,7 +29,11 @@ def logs(tmp_path_factory, sentences):
         train_in(folder / "mlm" / "onerate", **keys)
         train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
         train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
-        train_in(folder / "mlm" / "writer", **(keys | {"training__max_steps": 150, "model__ngrams": 4}), **ALL_RATES)
+        train_in(
+            folder / "mlm" / "writer",
+            **(keys | {"training__max_steps": 150, "model__ngrams": 4}),
+            **ALL_RATES,
+        )
         (folder / "text.txt").unlink()  # writing needs no text
 
     return made_once(tmp_path_factory, "writers", train_all)
@@ -57,7 +61,10 @@ def generated(logs, capsys):
         (["--prompt", "the cat"], r"the cat.{57}"),
         (["--prompt", "the c_t[MASK]sat"], r"the c.t.sat"),
         (["--prompt", "the c_t", "--length", "20"], r"the c.t.{13}"),
-        *((["--length", str(length), "--steps", "5"], f".{{{length}}}") for length in (1, 7, 65, 300)),
+        *(
+            (["--length", str(length), "--steps", "5"], f".{{{length}}}")
+            for length in (1, 7, 65, 300)
+        ),
     ],
 )
 def test_a_prompt_is_filled_and_continued(generated, words, pattern):
@@ -73,43 +80,78 @@ def test_the_same_seed_gives_the_same_texts(generated):
 
 
 def test_every_option_changes_the_text(generated):
-    options = [["--temperature", "0.1"], ["--order", "left-to-right"], ["--remask", "0.5"], ["--steps", "1"]]
+    options = [
+        ["--temperature", "0.1"],
+        ["--order", "left-to-right"],
+        ["--remask", "0.5"],
+        ["--steps", "1"],
+    ]
     texts = [generated(), *(generated(*words) for words in options)]
     assert len(set(texts)) == 5
 
 
 def test_a_run_writes_what_it_has_learned(generated):
-    text = generated("--prompt", "the cat sat on the mat.\nthe c_t sat on the m_t.\n", "--temperature", "0")
+    text = generated(
+        "--prompt", "the cat sat on the mat.\nthe c_t sat on the m_t.\n", "--temperature", "0"
+    )
     assert text == "the cat sat on the mat.\nthe cat sat on the mat.\n"
 
 
 @pytest.mark.parametrize("run", ["bytes", "bpe"])
 def test_lengths_are_in_tokens(generated, run, logs):
     assert generated("--prompt", "the cat", "--length", "30", run=run).startswith("the cat")
-    assert len(generated("--length", "1", run="bytes").encode(errors="replace")) <= 3  # a byte, or U+FFFD
+    # a byte, or U+FFFD
+    assert len(generated("--length", "1", run="bytes").encode(errors="replace")) <= 3
 
 
-OUT_OF_RANGE = [("--temperature", "nan"), ("--temperature", "inf"), ("--remask", "nan"), ("--n", "0"), ("--seed", "-1")]
+OUT_OF_RANGE = [
+    ("--temperature", "nan"),
+    ("--temperature", "inf"),
+    ("--remask", "nan"),
+    ("--n", "0"),
+    ("--seed", "-1"),
+]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--length", "0"], "--length: 0 is out of range: it must be at least 1 and at most 1,000,000"),
-        (["--length", "3", "--prompt", "the cat"], "--length 3 is shorter than the prompt, which has 7 tokens"),
+        (
+            ["--length", "0"],
+            "--length: 0 is out of range: it must be at least 1 and at most 1,000,000",
+        ),
+        (
+            ["--length", "3", "--prompt", "the cat"],
+            "--length 3 is shorter than the prompt, which has 7 tokens",
+        ),
         (["--length", "7", "--prompt", "the cat"], "the prompt has no blanks and 7 tokens already"),
         (["--prompt", "t" * 65], "the prompt has no blanks and 65 tokens already"),
         (["--prompt", "ca_ é"], "--prompt: the character 'é' is not in the vocabulary"),
         (["--steps", "0"], "--steps: 0 is out of range: it must be at least 1\n"),
-        (["--temperature", "-1"], "--temperature: -1.0 is out of range: it must be at least 0 and below inf"),
+        (
+            ["--temperature", "-1"],
+            "--temperature: -1.0 is out of range: it must be at least 0 and below inf",
+        ),
         (["--remask", "1"], "--remask: 1.0 is out of range: it must be at least 0 and below 1\n"),
-        *(([option, value], f"{option}: {value} is out of range") for option, value in OUT_OF_RANGE),
-        (["--seed", "2147483648"], "--seed: 2147483648 is out of range: it must be at least 0 and at most"),
-        (["--order", "backwards"], "(choose from 'random', 'left-to-right', 'confidence', 'entropy', 'margin')"),
+        *(
+            ([option, value], f"{option}: {value} is out of range")
+            for option, value in OUT_OF_RANGE
+        ),
+        (
+            ["--seed", "2147483648"],
+            "--seed: 2147483648 is out of range: it must be at least 0 and at most",
+        ),
+        (
+            ["--order", "backwards"],
+            "(choose from 'random', 'left-to-right', 'confidence', 'entropy', 'margin')",
+        ),
         (["--gif", "text.png"], "--gif text.png does not end with .gif"),
         (["--gif", "/proc/text.gif"], "--gif: cannot write to /proc (No such file or directory)"),
         (["--gif", f"{'x' * 300}.gif"], "File name too long"),
-        (["--length", "5000", "--gif", "text.gif"], "--gif records texts of at most 4,000 tokens, not 5,000"),
+        (
+            ["--length", "5000", "--gif", "text.gif"],
+            "--gif records texts of at most 4,000 tokens, not 5,000",
+        ),
     ],
 )
 def test_wrong_input_is_one_line(logs, refusal, words, message):
@@ -122,7 +164,9 @@ def test_a_gif_records_the_first_text_and_is_never_replaced(generated, logs, ref
     with Image.open(path) as image:
         assert 20 <= image.n_frames <= 22
     before = path.read_bytes()
-    assert "exists already: choose another path" in refusal(main, logs / "mlm" / "writer", "--gif", path)
+    assert "exists already: choose another path" in refusal(
+        main, logs / "mlm" / "writer", "--gif", path
+    )
     assert path.read_bytes() == before
 
 
@@ -139,7 +183,12 @@ def test_a_run_at_one_masking_rate_warns(logs, capsys):
     [
         ([{}], 0.15, 0.0, "at masking rates of 15% only: it has never seen mostly masked text"),
         ([{"masking_prob": 0.3}, {}], 0.6, 0.0, "at masking rates of 30% to 60% only"),
-        ([{"masking_prob": 0.9}], 0.15, 0.0, "at masking rates of 90% only: it has never seen text with few blanks"),
+        (
+            [{"masking_prob": 0.9}],
+            0.15,
+            0.0,
+            "at masking rates of 90% only: it has never seen text with few blanks",
+        ),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.1, "with random replacements"),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.0, None),
         ([{}, {"masking_prob": 1.0}], 0.15, 0.0, None),

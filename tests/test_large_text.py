@@ -18,7 +18,14 @@ from data.play.grammar import play
 from data.prefetch import Prefetched
 from data.windows import Windows
 from runs.files import locked
-from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line, written
+from tests.conftest import (
+    check_resumes,
+    check_same_weights,
+    configs_for,
+    in_files,
+    one_line,
+    written,
+)
 from tests.fork_server import ForkServer
 
 STEPS = 10
@@ -51,11 +58,17 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
     configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
     trained = train(configs, data__corpus=text)
     assert all(row["waiting"] > 0.05 for row in trained.callbacks.rows)
-    assert sum("waited for the disk" in line for line in trained.callbacks.lines) == len(trained.callbacks.rows)
+    assert sum("waited for the disk" in line for line in trained.callbacks.lines) == len(
+        trained.callbacks.rows
+    )
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "documents": {"data__within_documents": True, "masking__strategy": "span", "data__unknown_below": 0.01},
+    "documents": {
+        "data__within_documents": True,
+        "masking__strategy": "span",
+        "data__unknown_below": 0.01,
+    },
     "shuffled and static": {
         "data__sampling": "shuffled",
         "masking__masks": "static",
@@ -72,7 +85,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("more", CASES.values(), ids=CASES)
-def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
+def test_a_run_on_a_large_text_continues_bit_for_bit(
+    text: Path, train: Callable[..., Any], more: dict[str, Any]
+):
     check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, **more)
 
 
@@ -91,12 +106,17 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
     [
         ({"masking__strategy": "adaptive"}, "this masking.strategy needs the whole text"),
         ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
-        ({"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]}, "the longest document"),
+        (
+            {"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]},
+            "the longest document",
+        ),
         ({"data__sampling": "shuffled"}, r"data.sampling=shuffled needs .* GB"),
         ({"masking__masks": "static"}, r"masking.masks=static needs .* GB"),
     ],
 )
-def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, monkeypatch, more: dict, message: str):
+def test_what_a_large_text_cannot_do_is_refused_in_one_line(
+    text: Path, monkeypatch, more: dict, message: str
+):
     monkeypatch.setattr("configs.other_windows.MEMORY", 10_000)
     with one_line((CorpusError, ConfigError), message):
         _ = configs_for(text, training__chars_per_step=4_096, **more).trainer
@@ -105,7 +125,12 @@ def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, monkeypa
 def test_ctrl_c_before_training_gives_one_line(text: Path, tmp_path: Path, fork_server: ForkServer):
     folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
     with locked(folder / "lock", print):  # another process converts the text
-        command = ["experiment.py", f"data.corpus={text}", f"logs={tmp_path / 'logs'}", "device=cpu"]
+        command = [
+            "experiment.py",
+            f"data.corpus={text}",
+            f"logs={tmp_path / 'logs'}",
+            "device=cpu",
+        ]
         program = fork_server.start(command)
         lines = iter(program.stdout.readline, "")
         assert any("waiting for another process" in line for line in lines)

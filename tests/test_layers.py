@@ -17,8 +17,16 @@ from runs.files import ROOT
 
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
-# The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_091, "data": 4_141, "model": 599, "training": 2_301, "distributed": 926, "runs": 1_201}
+# The most lines of each package; the programs are the modules outside of packages. A change that
+# needs more says why.
+LINES = {
+    "configs": 2_091,
+    "data": 4_141,
+    "model": 599,
+    "training": 2_301,
+    "distributed": 926,
+    "runs": 1_201,
+}
 LINES |= {"trained": 2_031, "writing": 848, "board": 987, "auditing": 3_589, "benchmarks": 1_986}
 LINES |= {"programs": 1_319, "planning": 337}
 TRAINING_MODULES = 17
@@ -48,16 +56,27 @@ IMPORTERS = {
     "labml_db": {"board"},
 }
 RUNS_USES = {"numpy", "matplotlib", "yaml", "psutil", "pynvml"}
-# Besides parts of its package pipelines: the other project has NumPy and PyTorch, `pip install -e .` installs the rest.
-DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+# Besides parts of its package pipelines: the other project has NumPy and PyTorch, `pip install -e
+# .` installs the rest.
+DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "dependencies"
+]
 AUDITING_USES = {"numpy", "torch", *DEPENDENCIES}
 
 
 def sources(root: Path) -> dict[str, Path]:
     """Every module that is not a test, by its dotted name."""
-    paths = [*root.glob("*.py"), *(path for package in PACKAGES for path in (root / package).rglob("*.py"))]
-    relative = [path.relative_to(root) for path in paths if not {"node_modules", "cache"} & set(path.parts)]
-    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): root / path for path in relative}
+    paths = [
+        *root.glob("*.py"),
+        *(path for package in PACKAGES for path in (root / package).rglob("*.py")),
+    ]
+    relative = [
+        path.relative_to(root) for path in paths if not {"node_modules", "cache"} & set(path.parts)
+    ]
+    return {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): root / path
+        for path in relative
+    }
 
 
 def imports(name: str, path: Path, modules: set[str]) -> set[str]:
@@ -67,12 +86,25 @@ def imports(name: str, path: Path, modules: set[str]) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            parents = name.split(".")[: -node.level + (path.stem == "__init__") or None] if node.level else []
+            parents = (
+                name.split(".")[: -node.level + (path.stem == "__init__") or None]
+                if node.level
+                else []
+            )
             base = ".".join([*parents, *([node.module] if node.module else [])])
-            # `from data import corpus` imports the module data.corpus, `from data.corpus import Corpus` does not.
-            found |= {full if (full := f"{base}.{alias.name}") in modules else base for alias in node.names}
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in DYNAMIC:
-            found |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+            # `from data import corpus` imports the module data.corpus, `from data.corpus import
+            # Corpus` does not.
+            found |= {
+                full if (full := f"{base}.{alias.name}") in modules else base
+                for alias in node.names
+            }
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) in DYNAMIC
+        ):
+            found |= {
+                argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)
+            }
     return found
 
 
@@ -93,7 +125,9 @@ def wrong_layers(graph: dict[str, set[str]]) -> Iterator[str]:
         ours = {other for other in imported if is_within(other, PACKAGES | entry_points)}
         on_top = (PACKAGES | entry_points) - ({"benchmarks"} if package in entry_points else set())
         allowed = LAYERS[package] | {package} if package in LAYERS else on_top
-        yield from (f"{name} imports {other}" for other in sorted(ours) if not is_within(other, allowed))
+        yield from (
+            f"{name} imports {other}" for other in sorted(ours) if not is_within(other, allowed)
+        )
 
 
 def wrong_importers(graph: dict[str, set[str]]) -> Iterator[str]:
@@ -107,7 +141,9 @@ def wrong_importers(graph: dict[str, set[str]]) -> Iterator[str]:
 def cycle(graph: dict[str, set[str]]) -> list[str]:
     """The modules of an import cycle, or an empty list."""
     try:
-        graphlib.TopologicalSorter({name: imported & set(graph) for name, imported in graph.items()}).prepare()
+        graphlib.TopologicalSorter(
+            {name: imported & set(graph) for name, imported in graph.items()}
+        ).prepare()
     except graphlib.CycleError as error:
         return error.args[1]
     return []
@@ -126,13 +162,20 @@ def test_modules_import_only_the_layers_below_them(graph, check):
 
 def test_runs_needs_few_other_packages(graph):
     allowed = RUNS_USES | {"runs"} | sys.stdlib_module_names
-    imported = {(name, other) for name in graph if is_within(name, {"runs"}) for other in graph[name]}
+    imported = {
+        (name, other) for name in graph if is_within(name, {"runs"}) for other in graph[name]
+    }
     assert [pair for pair in sorted(imported) if not is_within(pair[1], allowed)] == []
 
 
 def test_audits_of_masks_need_nothing_of_folio(graph):
-    """They run in the process of another project, which may have modules with the names of Folio's packages."""
-    names = {name for name in graph if is_within(name, {"auditing"}) and not is_within(name, {"auditing.pipelines"})}
+    """They run in the process of another project, which may have modules with the names of Folio's
+    packages."""
+    names = {
+        name
+        for name in graph
+        if is_within(name, {"auditing"}) and not is_within(name, {"auditing.pipelines"})
+    }
     names |= {f"auditing.pipelines.{name}" for name in ("calls", "target_batch")}
     allowed = AUDITING_USES | names | {"auditing.pipelines"} | sys.stdlib_module_names
     imported = {(name, other) for name in names for other in graph[name]}
@@ -165,10 +208,14 @@ def test_packages_stay_small_and_training_has_few_modules():
     lines = Counter[str]()
     for name, path in sources(ROOT).items():
         package = name.partition(".")[0]
-        lines[package if package in PACKAGES else "programs"] += len(path.read_text(encoding="utf-8").splitlines())
+        lines[package if package in PACKAGES else "programs"] += len(
+            path.read_text(encoding="utf-8").splitlines()
+        )
     assert {name: n for name, n in lines.items() if n > LINES[name]} == {}
     assert lines["benchmarks"] < lines["data"]
-    names = sorted(path.stem for path in (ROOT / "training").glob("*.py") if path.stem != "__init__")
+    names = sorted(
+        path.stem for path in (ROOT / "training").glob("*.py") if path.stem != "__init__"
+    )
     assert len(names) <= TRAINING_MODULES, names
 
 
@@ -183,7 +230,11 @@ def test_packages_stay_small_and_training_has_few_modules():
         ("data/windows.py", "import predict", wrong_layers),
         ("predict.py", "from benchmarks.machine import machine", wrong_layers),
         ("model/modern.py", "from data.vocabulary import Vocabulary", wrong_layers),
-        ("board/store.py", "import importlib\nimportlib.import_module('training.loop')", wrong_layers),
+        (
+            "board/store.py",
+            "import importlib\nimportlib.import_module('training.loop')",
+            wrong_layers,
+        ),
         ("training/loop.py", "def main():\n    import labml.experiment", wrong_importers),
         ("training/loop.py", "from labml_nn.optimizers.noam import Noam", wrong_importers),
         ("training/loop.py", "from training import state", cycle),
@@ -191,12 +242,20 @@ def test_packages_stay_small_and_training_has_few_modules():
     ],
 )
 def test_a_wrong_import_is_found(tmp_path, module, line, check):
-    for name in ("data/windows.py", "model/modern.py", "board/store.py", "training/loop.py", "predict.py"):
+    for name in (
+        "data/windows.py",
+        "model/modern.py",
+        "board/store.py",
+        "training/loop.py",
+        "predict.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("import os\n")
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "keys.py").touch()
-    (tmp_path / "training" / "state.py").write_text("if TYPE_CHECKING:\n    from training.loop import Trainer\n")
+    (tmp_path / "training" / "state.py").write_text(
+        "if TYPE_CHECKING:\n    from training.loop import Trainer\n"
+    )
     assert list(check(all_imports(tmp_path))) == []
     (tmp_path / module).write_text(line)
     assert list(check(all_imports(tmp_path))) != []

@@ -44,7 +44,9 @@ MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model."
 def client() -> Iterator[NotebookClient]:
     """Has one kernel for all notebooks, because its imports take seconds."""
     empty = nbformat.v4.new_notebook()
-    client = NotebookClient(empty, timeout=120, resources={"metadata": {"path": str(ROOT / "notebooks")}})
+    client = NotebookClient(
+        empty, timeout=120, resources={"metadata": {"path": str(ROOT / "notebooks")}}
+    )
     yield client
     client.nb = empty
     client.execute()  # ends the kernel

@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -13,7 +21,9 @@ def wordpiece(text: str) -> Tokenizer:
     new.normalizer = normalizers.BertNormalizer(lowercase=True)
     new.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     new.decoder = decoders.WordPiece()
-    new.train_from_iterator([text], trainers.WordPieceTrainer(vocab_size=80, special_tokens=BERT_SPECIAL))
+    new.train_from_iterator(
+        [text], trainers.WordPieceTrainer(vocab_size=80, special_tokens=BERT_SPECIAL)
+    )
     new.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
@@ -26,7 +36,9 @@ def unigram(text: str) -> Tokenizer:
     new = Tokenizer(models.Unigram())
     new.pre_tokenizer, new.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     special = ["<s>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=60, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
     new.train_from_iterator(text.splitlines(), trainer)
     return new
 
@@ -34,8 +46,13 @@ def unigram(text: str) -> Tokenizer:
 def gpt2(text: str) -> Tokenizer:
     """A byte-level BPE with an added token and a special one, both above the ids of the others."""
     new = Tokenizer(models.BPE())
-    new.pre_tokenizer, new.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    new.pre_tokenizer, new.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
     new.train_from_iterator([text], trainer)
     new.add_tokens(["  "])
     new.add_special_tokens(["<|endoftext|>"])

@@ -1,4 +1,5 @@
-"""Answers about one text at a time, for the page /try: the distribution of each blank, the exact one, and attention."""
+"""Answers about one text at a time, for the page /try: the distribution of each blank, the exact
+one, and attention."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -18,11 +19,17 @@ from trained.inside import attention_maps
 from trained.load import Trained
 
 LONGEST = 4_096  # characters of a text with blanks
-REQUEST = {"text": str, "top": (int, MISSING), "exact": (bool, MISSING), "attention": (int, None, MISSING)}
+REQUEST = {
+    "text": str,
+    "top": (int, MISSING),
+    "exact": (bool, MISSING),
+    "attention": (int, None, MISSING),
+}
 
 
 def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
-    """One line of JSON per request, which is a line of JSON too: the result of `answer`, or an `error`."""
+    """One line of JSON per request, which is a line of JSON too: the result of `answer`, or an
+    `error`."""
     for line in lines:
         try:
             request = checked(json.loads(line), REQUEST, "the request")
@@ -38,15 +45,18 @@ def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
 def answer(
     trained: Trained, text: str, top: int = 8, exact: bool = False, attention: int | None = None
 ) -> dict[str, Any]:
-    """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their probabilities, given everything
-    visible. They come from the model, or with `exact` from the play's grammar. `attention` is a position: its attention
-    to each position, the mean over layers and heads, is returned as well. Raises ValueError."""
+    """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their
+    probabilities, given everything visible. They come from the model, or with `exact` from the
+    play's grammar. `attention` is a position: its attention to each position, the mean over layers
+    and heads, is returned as well. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
     vocabulary, ids = trained.vocabulary, encode(text, trained, unknown=True)
     windows = pieces(len(ids), trained.longest)
     if exact and (len(windows) > 1 or not is_of_play(trained)):
-        raise ValueError("exact probabilities are known for runs on the play, and texts of one window")
+        raise ValueError(
+            "exact probabilities are known for runs on the play, and texts of one window"
+        )
     find = exactly if exact else predicted
     offsets = (ids == vocabulary.mask_token).nonzero().flatten()
     candidates, name_of = list[Any](), cache(lambda i: vocabulary.decode([i]))
@@ -55,13 +65,25 @@ def answer(
         if len(wanted):
             best = find(trained, ids[window], wanted).topk(max(1, min(top, vocabulary.n_ordinary)))
             for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-                candidates.append([[name_of(i), round(p, 5)] for p, i in zip(values, tokens, strict=True)])
-    reply: dict[str, Any] = {"offsets": offsets.tolist(), "candidates": candidates, "is_of_play": is_of_play(trained)}
-    if attention is not None and vocabulary.is_characters and type(trained.model) is MaskedLanguageModel:
+                candidates.append(
+                    [[name_of(i), round(p, 5)] for p, i in zip(values, tokens, strict=True)]
+                )
+    reply: dict[str, Any] = {
+        "offsets": offsets.tolist(),
+        "candidates": candidates,
+        "is_of_play": is_of_play(trained),
+    }
+    if (
+        attention is not None
+        and vocabulary.is_characters
+        and type(trained.model) is MaskedLanguageModel
+    ):
         shares = torch.zeros(len(ids))
         for window, part in windows:
             if part.start <= attention < part.stop:
-                shares[window] = attention_maps(trained.model, ids[window])[:, :, attention - window.start].mean((0, 1))
+                shares[window] = attention_maps(trained.model, ids[window])[
+                    :, :, attention - window.start
+                ].mean((0, 1))
         reply["attention"] = [round(share, 4) for share in shares.tolist()]
     return reply
 
@@ -72,17 +94,27 @@ def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 
 
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
-    """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot generate the text."""
+    """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot
+    generate the text."""
     floor, vocabulary = play.floor(), trained.vocabulary
     characters = vocabulary.encode(grammar().alphabet)
     number_of = torch.full((vocabulary.n_tokens,), floor.n_chars + 1)
-    number_of[characters], number_of[vocabulary.mask_token] = torch.arange(floor.n_chars), floor.n_chars
+    number_of[characters], number_of[vocabulary.mask_token] = (
+        torch.arange(floor.n_chars),
+        floor.n_chars,
+    )
     is_wanted = torch.zeros(len(ids), dtype=torch.bool).index_fill(0, wanted, True)
     posteriors = floor.posteriors(number_of[ids][None], is_wanted[None])
-    return torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64).index_copy(1, characters, posteriors)
+    return torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64).index_copy(
+        1, characters, posteriors
+    )
 
 
 def is_of_play(trained: Trained) -> bool:
     """Whether the run was trained on the characters of the built-in play."""
     vocabulary = trained.vocabulary
-    return trained.run.corpus()["name"] == PLAY and vocabulary.is_characters and vocabulary.unknown_token is None
+    return (
+        trained.run.corpus()["name"] == PLAY
+        and vocabulary.is_characters
+        and vocabulary.unknown_token is None
+    )

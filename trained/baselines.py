@@ -1,4 +1,5 @@
-"""Classifiers that need no pretraining: logistic regressions on characters, and the most frequent label."""
+"""Classifiers that need no pretraining: logistic regressions on characters, and the most frequent
+label."""
 
 from typing import Any
 
@@ -25,9 +26,11 @@ NEVER = -1e9  # the score of a label without examples
 
 
 def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_units, n_labels]` of texts, by their character n-grams weighted by tf-idf; of pairs, by the n-grams u
-    and v of both texts: |u - v|, and their cosine."""
-    ngrams = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
+    """Scores `[n_units, n_labels]` of texts, by their character n-grams weighted by tf-idf; of
+    pairs, by the n-grams u and v of both texts: |u - v|, and their cosine."""
+    ngrams = TfidfVectorizer(
+        analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False
+    )
     ngrams.fit(labelled.texts)
 
     def features(units: Units) -> csr_matrix:
@@ -35,9 +38,14 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
         if len(units.texts) == len(units.labels):
             return found
         first, second = found[0::2], found[1::2]
-        return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()  # u and v have the norm 1
+        # u and v have the norm 1
+        return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()
 
-    return _regression(*in_few_dimensions(features(labelled), features(test)), labelled.all_labels.numpy(), n_labels)
+    return _regression(
+        *in_few_dimensions(features(labelled), features(test)),
+        labelled.all_labels.numpy(),
+        n_labels,
+    )
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -62,14 +70,16 @@ def _contexts(texts: list[str]) -> np.ndarray:
     """The characters at -4 to 4 of each character, `[n_characters, 9]`."""
     around = OUTSIDE * REACH
     padded = [np.array(list(around + text + around)) for text in texts]
-    return np.concatenate([np.lib.stride_tricks.sliding_window_view(row, 2 * REACH + 1) for row in padded])
+    return np.concatenate(
+        [np.lib.stride_tricks.sliding_window_view(row, 2 * REACH + 1) for row in padded]
+    )
 
 
 def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]:
     """Both in coordinates of the space that the labelled rows span, if these are few.
 
-    The weights of a regression with an L2 penalty lie in this space, so its scores are the same up to the solver's
-    tolerance, in less time.
+    The weights of a regression with an L2 penalty lie in this space, so its scores are the same up
+    to the solver's tolerance, in less time.
     """
     if labelled.shape[0] > FEW_UNITS:
         return labelled, test
@@ -80,7 +90,8 @@ def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]
     return products @ axes, test @ labelled.T @ axes
 
 
-@threadpool_limits.wrap(limits=1)  # several threads would wait for each other at each of many small products
+# several threads would wait for each other at each of many small products
+@threadpool_limits.wrap(limits=1)
 def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> Tensor:
     """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
     scores = torch.full((test.shape[0], n_labels), NEVER, dtype=torch.float64)
@@ -92,5 +103,7 @@ def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> 
     search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
     search.fit(labelled, labels)
     found = torch.from_numpy(search.decision_function(test)).double()
-    scores[:, torch.from_numpy(search.classes_)] = torch.stack([-found, found], 1) if found.ndim == 1 else found
+    scores[:, torch.from_numpy(search.classes_)] = (
+        torch.stack([-found, found], 1) if found.ndim == 1 else found
+    )
     return scores

@@ -7,15 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-TOKENS_AT_ONCE = 4_096  # per pass of the model, padding included; more would leave the processor's cache
+# per pass of the model, padding included; more would leave the processor's cache
+TOKENS_AT_ONCE = 4_096
 
 
 def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> Iterator[list[int]]:
     """The numbers of the texts `[length]`, in batches of similar lengths, or of `equal_lengths`."""
     batch: list[int] = []
-    for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):  # the first is the longest
+    # the first is the longest
+    for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):
         longest = len(texts[batch[0]]) if batch else 0
-        if batch and ((len(batch) + 1) * longest > TOKENS_AT_ONCE or (equal_lengths and len(texts[number]) < longest)):
+        if batch and (
+            (len(batch) + 1) * longest > TOKENS_AT_ONCE
+            or (equal_lengths and len(texts[number]) < longest)
+        ):
             yield batch
             batch = []
         batch.append(number)
@@ -24,7 +29,8 @@ def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> I
 
 
 def padded(texts: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-    """Token ids `[batch, longest]` of texts `[length]`, 0 at padding, and the attention mask, which is False there.
+    """Token ids `[batch, longest]` of texts `[length]`, 0 at padding, and the attention mask, which
+    is False there.
 
     The mask is None if all texts have the same length: attention is faster without one.
     """
@@ -36,11 +42,14 @@ def padded(texts: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
 
 
 def pieces(length: int, longest: int) -> list[tuple[slice, slice]]:
-    """Cuts a text into overlapping windows of at most `longest` tokens. Returns each window and the part of the text
-    that it decides: there, a token has at least a quarter of a window on each side, or the end of the text."""
+    """Cuts a text into overlapping windows of at most `longest` tokens. Returns each window and the
+    part of the text that it decides: there, a token has at least a quarter of a window on each
+    side, or the end of the text."""
     if length <= longest:
         return [(slice(0, length), slice(0, length))]
     starts = [*range(0, length - longest, max(1, longest // 2)), length - longest]
     ends = [(start + longest + following) // 2 for start, following in pairwise(starts)] + [length]
     decided = map(slice, [0, *ends], ends)
-    return [(slice(start, start + longest), part) for start, part in zip(starts, decided, strict=True)]
+    return [
+        (slice(start, start + longest), part) for start, part in zip(starts, decided, strict=True)
+    ]

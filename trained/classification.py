@@ -1,7 +1,8 @@
 """Learns classifiers from labels: with a frozen encoder (a probe), or fine-tuned.
 
-Fine-tuning keeps the probe's layer (Kumar et al. 2022, who train it further) and trains the encoder below. The layer
-reads thousands of features. If it is trained too, it starts to read those that the probe left out.
+Fine-tuning keeps the probe's layer (Kumar et al. 2022, who train it further) and trains the encoder
+below. The layer reads thousands of features. If it is trained too, it starts to read those that the
+probe left out.
 """
 
 import copy
@@ -31,8 +32,10 @@ INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation ch
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_CHARACTERS = 262_144  # whose features a probe computes
-MAX_UNITS, MAX_COMPARED = 16_384, 4_096  # that a probe is fitted on, and that its candidates are compared on
-UNSEEN = 1e-4  # the least probability that cross-validation counts, for labels that the other folds lack
+# that a probe is fitted on, and that its candidates are compared on
+MAX_UNITS, MAX_COMPARED = 16_384, 4_096
+# the least probability that cross-validation counts, for labels that the other folds lack
+UNSEEN = 1e-4
 NEVER = -1e4  # the score of a label without examples
 Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and its inverse penalty
 
@@ -40,8 +43,8 @@ Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and it
 def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
     """Fit the linear layer of a classifier by logistic regression; its model is not changed.
 
-    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads, unless
-    `classifier.chosen` is set.
+    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads,
+    unless `classifier.chosen` is set.
     """
     classifier.eval()
     if classifier.kind == CHARACTER:  # all features of many texts would not fit into memory
@@ -51,18 +54,25 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
     features = classifier.inputs(read).numpy()
-    target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(labels)), [len(each) for each in labels])
+    target, example = (
+        torch.cat(list(labels)).numpy(),
+        np.repeat(np.arange(len(labels)), [len(each) for each in labels]),
+    )
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
     features, target, example = features[kept], target[kept], example[kept]
     mean, scale = features.mean(0), features.std(0)
-    scale = np.maximum(scale, 0.1 * scale.mean())  # fine-tuning may change a feature that hardly varies here
+    # fine-tuning may change a feature that hardly varies here
+    scale = np.maximum(scale, 0.1 * scale.mean())
     features = (features - mean) / scale
     weight = np.zeros((classifier.output.out_features, features.shape[1]))
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
-        fold = example // (2 if classifier.kind == CHOICE else 1) % FOLDS  # both texts of a choice in one
-        all_of_them = [(columns, c) for columns in columns_of(classifier) for c in INVERSE_PENALTIES]
+        # both texts of a choice in one
+        fold = example // (2 if classifier.kind == CHOICE else 1) % FOLDS
+        all_of_them = [
+            (columns, c) for columns in columns_of(classifier) for c in INVERSE_PENALTIES
+        ]
         candidates = [classifier.chosen] if classifier.chosen else all_of_them
         classifier.chosen, model = regression(features, target, fold, candidates)
         coefficients, intercepts = model.coef_, model.intercept_
@@ -81,12 +91,13 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     return classifier
 
 
-@threadpool_limits.wrap(limits=1)  # several threads would wait for each other at each of many small products
+# several threads would wait for each other at each of many small products
+@threadpool_limits.wrap(limits=1)
 def regression(
     features: np.ndarray, target: np.ndarray, fold: np.ndarray, candidates: Sequence[Candidate]
 ) -> tuple[Candidate, LogisticRegression]:
-    """The candidate that predicts the labels `target` of a `fold` best from the other folds, and the regression with it
-    on all `features` `[n_units, n_features]`.
+    """The candidate that predicts the labels `target` of a `fold` best from the other folds, and
+    the regression with it on all `features` `[n_units, n_features]`.
 
     The log-likelihood decides: the accuracy on few units has large steps, and often a tie.
     """
@@ -111,11 +122,13 @@ def regression(
     return best, fitted(features[:, columns], target, c)
 
 
-def fitted(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -> LogisticRegression:
+def fitted(
+    features: np.ndarray, labels: np.ndarray, c: float, **options: Any
+) -> LogisticRegression:
     """A logistic regression on features `[n_units, n_features]`.
 
-    Of fewer units than features, it is fitted in the space that the units span, which is faster. The weights are the
-    same, because the penalty keeps them in this space.
+    Of fewer units than features, it is fitted in the space that the units span, which is faster.
+    The weights are the same, because the penalty keeps them in this space.
     """
     model = LogisticRegression(C=c, max_iter=1_000, **options)
     if features.shape[0] >= features.shape[1]:
@@ -127,8 +140,9 @@ def fitted(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
-    """The inputs of the linear layer that a probe may read. Of characters: all, the last layer, or the surprise and the
-    log-probabilities. Of texts: also the first character alone. Of pairs: the cosines, or all."""
+    """The inputs of the linear layer that a probe may read. Of characters: all, the last layer, or
+    the surprise and the log-probabilities. Of texts: also the first character alone. Of pairs: the
+    cosines, or all."""
     every = np.arange(classifier.output.in_features)
     if classifier.kind == PAIR:
         return [every[: classifier.n_layers], every]
@@ -138,16 +152,24 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
 
 
 def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
-    """The numbers of all examples, in batches of similar `lengths` `[n_examples]`, which need little padding."""
+    """The numbers of all examples, in batches of similar `lengths` `[n_examples]`, which need
+    little padding."""
     order = torch.randperm(len(lengths), generator=generator)  # of examples of equal length
     batches = order[lengths[order].argsort(stable=True)].split(BATCH_SIZE)
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
 
 def fine_tuned(
-    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, n_steps: int, seed: int, **rates: Any
+    classifier: Classifier,
+    texts: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    *,
+    n_steps: int,
+    seed: int,
+    **rates: Any,
 ) -> Classifier:
-    """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its linear layer stays.
+    """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its
+    linear layer stays.
 
     The `rates` are `learning_rate` and `table_learning_rate`, that of the n-gram table.
     """
@@ -164,12 +186,19 @@ def fine_tuned(
         torch.manual_seed(seed)  # for dropout
         for step, batch in enumerate(batches):
             progress = step / len(batches)
-            set_learning_rate(optimizers, min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)))
-            target = pad_sequence([labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL)
+            set_learning_rate(
+                optimizers,
+                min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)),
+            )
+            target = pad_sequence(
+                [labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL
+            )
             read = [texts[per_label * i + j] for i in batch.tolist() for j in range(per_label)]
             with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
                 scores = classifier(*padded(read))
-                loss = F.cross_entropy(scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL)
+                loss = F.cross_entropy(
+                    scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL
+                )
             loss.backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:

@@ -1,4 +1,5 @@
-"""Classifiers of characters, texts and pairs of texts: a linear layer on what a masked language model says of them."""
+"""Classifiers of characters, texts and pairs of texts: a linear layer on what a masked language
+model says of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,26 +17,34 @@ LARGEST_ALPHABET = 512  # whose probabilities are read
 
 
 class Classifier(nn.Module):
-    """Token ids `[batch, length]` to scores: of characters `[batch, length, n_labels]`, of texts `[batch, n_labels]`,
-    or of pairs `[batch / 2, n_labels]`, which are rows 0 and 1, 2 and 3, and so on.
+    """Token ids `[batch, length]` to scores: of characters `[batch, length, n_labels]`, of texts
+    `[batch, n_labels]`, or of pairs `[batch / 2, n_labels]`, which are rows 0 and 1, 2 and 3, and
+    so on.
 
-    A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
-    model that was trained with random characters among the visible ones is surprised by those that do not fit. For
-    labels of characters, the log-probabilities of all tokens, here and at the next character, say what would fit.
-    A text has the mean and the maximum over its characters, and its first one. A pair has |u - v| of its two texts,
-    which are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less `center`.
+    A character has the vectors of all layers, and its surprise: -log p(character | the whole text,
+    itself included). A model that was trained with random characters among the visible ones is
+    surprised by those that do not fit. For labels of characters, the log-probabilities of all
+    tokens, here and at the next character, say what would fit. A text has the mean and the maximum
+    over its characters, and its first one. A pair has |u - v| of its two texts, which are read
+    apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less
+    `center`.
     """
 
     chosen: Any = None  # the inputs that a probe has chosen to read, and its inverse penalty
-    center: Tensor  # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
+    # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
+    center: Tensor
 
     def __init__(self, model: Any, n_labels: int, kind: str):
         super().__init__()
         self.model, self.kind = model, kind
-        self.n_layers, self.d_model = len(model.encoder.layers) + 1, model.encoder.embedding.embedding_dim
+        self.n_layers, self.d_model = (
+            len(model.encoder.layers) + 1,
+            model.encoder.embedding.embedding_dim,
+        )
         n_tokens = model.encoder.embedding.num_embeddings
         self.reads_expected = kind == CHARACTER and n_tokens <= LARGEST_ALPHABET
-        self.n_features = self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected  # of a character
+        # of a character
+        self.n_features = self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
         n_inputs = {CHARACTER: self.n_features, PAIR: self.n_layers + POOLS * self.n_features}
         self.output = nn.Linear(n_inputs.get(kind, POOLS * self.n_features), n_labels)
@@ -44,11 +53,15 @@ class Classifier(nn.Module):
         return self.output(self.inputs(self.features(ids, mask)))
 
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS * n_features]`."""
+        """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS *
+        n_features]`."""
         with recorded_inputs(self.model.encoder.layers) as calls:
             last = self.model.encoder(ids, attention_mask=mask)
         expected = self.model.predict(last).log_softmax(-1)
-        x = torch.cat([*(arguments[0] for arguments in calls), last, -expected.gather(-1, ids.unsqueeze(-1))], -1)
+        x = torch.cat(
+            [*(arguments[0] for arguments in calls), last, -expected.gather(-1, ids.unsqueeze(-1))],
+            -1,
+        )
         if self.reads_expected:
             following = expected if mask is None else expected * mask.unsqueeze(-1)
             x = torch.cat([x, expected, F.pad(following[:, 1:], (0, 0, 0, 1))], -1)
@@ -71,16 +84,22 @@ class Classifier(nn.Module):
 
     def means(self, features: Tensor) -> Tensor:
         """The means of texts in each layer, `[n_texts, n_layers, d_model]`."""
-        return features[:, : self.n_layers * self.d_model].unflatten(1, (self.n_layers, self.d_model))
+        return features[:, : self.n_layers * self.d_model].unflatten(
+            1, (self.n_layers, self.d_model)
+        )
 
 
 @torch.inference_mode()
 def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Tensor:
-    """The values of `function` for each text or character, `[n_units, ...]`, from padded batches of similar lengths."""
+    """The values of `function` for each text or character, `[n_units, ...]`, from padded batches of
+    similar lengths."""
     results: dict[int, Tensor] = {}
     for batch in batches_by_length(texts):
         values = function(*padded([texts[i] for i in batch]))
-        results |= {i: v[: len(texts[i])] if of_characters else v[None] for i, v in zip(batch, values, strict=True)}
+        results |= {
+            i: v[: len(texts[i])] if of_characters else v[None]
+            for i, v in zip(batch, values, strict=True)
+        }
     return torch.cat([results[i] for i in range(len(texts))])
 
 
@@ -90,8 +109,13 @@ def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
 
 
 @torch.inference_mode()
-def scores_of(classifier: Classifier, texts: Sequence[Tensor], features: Tensor | None = None) -> Tensor:
-    """The scores of the labels, `[n_units, n_labels]`. `features` are those of the texts, if they are known."""
+def scores_of(
+    classifier: Classifier, texts: Sequence[Tensor], features: Tensor | None = None
+) -> Tensor:
+    """The scores of the labels, `[n_units, n_labels]`. `features` are those of the texts, if they
+    are known."""
     if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
         return of_units(texts, classifier, of_characters=True)
-    return classifier.output(classifier.inputs(features_of(classifier, texts) if features is None else features))
+    return classifier.output(
+        classifier.inputs(features_of(classifier, texts) if features is None else features)
+    )

@@ -1,4 +1,5 @@
-"""The examples of a task as token ids and numbers of labels, and which of a classifier's scores are right."""
+"""The examples of a task as token ids and numbers of labels, and which of a classifier's scores are
+right."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,14 +12,16 @@ from data.vocabulary import Vocabulary
 from trained.load import Trained
 
 NO_LABEL = -100
-CHOICE_LABELS = ["wrong", "right"]  # the labels of a choice: each of its texts is an example of its own
+# the labels of a choice: each of its texts is an example of its own
+CHOICE_LABELS = ["wrong", "right"]
 
 
 class Units(NamedTuple):
     """The units of a classification: texts, pairs of texts, or the characters of texts."""
 
     texts: list[str]  # two per pair, one after the other
-    labels: list[Tensor]  # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none
+    # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none
+    labels: list[Tensor]
 
     @property
     def all_labels(self) -> Tensor:
@@ -38,14 +41,18 @@ def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units
     if task.kind == CHOICE:
         labels = [[number[label]] for _ in examples for label in ("right", "wrong")]
     elif task.kind == CHARACTER:
-        labels = [[number.get(label or "", NO_LABEL) for label in example.label[:longest]] for example in examples]
+        labels = [
+            [number.get(label or "", NO_LABEL) for label in example.label[:longest]]
+            for example in examples
+        ]
     else:
         labels = [[number.get(str(example.label), NO_LABEL)] for example in examples]
     return Units(texts, [torch.tensor(each) for each in labels])
 
 
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
-    """The numbers of right and of all answers per example, both `[n_examples]`. Equal scores of a choice are wrong."""
+    """The numbers of right and of all answers per example, both `[n_examples]`. Equal scores of a
+    choice are wrong."""
     if task.kind == CHOICE:
         right = (scores[0::2, 1] > scores[1::2, 1]).double()
         return right, torch.ones_like(right)
@@ -58,7 +65,8 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
 
 
 def n_cut(texts: Sequence[str], trained: Trained) -> int:
-    """How many texts have more tokens than the windows of training: models read only their beginning."""
+    """How many texts have more tokens than the windows of training: models read only their
+    beginning."""
     encode = str if trained.vocabulary.is_characters else trained.vocabulary.encode
     return sum(len(encode(text)) > trained.longest for text in texts)
 
@@ -71,15 +79,21 @@ def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
-    """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
+    """Token ids of each text, at most as many as in the windows of training; for a text without
+    tokens, `[MASK]`.
 
     Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
     """
     vocabulary, longest = trained.vocabulary, trained.longest
     if vocabulary.is_characters:
         ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-        unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
-        found = [torch.tensor([ids.get(character, unknown) for character in text[:longest]]) for text in texts]
+        unknown = (
+            vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
+        )
+        found = [
+            torch.tensor([ids.get(character, unknown) for character in text[:longest]])
+            for text in texts
+        ]
     else:
         found = [vocabulary.encode(text)[:longest] for text in texts]
     return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]

@@ -21,7 +21,8 @@ class Guess(NamedTuple):
     """The most probable tokens of a blank; it is filled with the first."""
 
     offset: int  # of the character in the filled text at which the blank was
-    candidates: list[tuple[str, float]]  # tokens, by default characters, and their probabilities, best first
+    # tokens, by default characters, and their probabilities, best first
+    candidates: list[tuple[str, float]]
 
     @property
     def probability(self) -> float:
@@ -35,11 +36,14 @@ class Filled(NamedTuple):
     guesses: list[Guess]
 
 
-def encode(template: str, trained: Trained, *, unknown: bool = False, most_blanks: int = MOST_BLANKS) -> Tensor:
+def encode(
+    template: str, trained: Trained, *, unknown: bool = False, most_blanks: int = MOST_BLANKS
+) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
-    `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary does not have are
-    blanks; without it they raise ValueError. So do more than `most_blanks` blanks.
+    `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary
+    does not have are blanks; without it they raise ValueError. So do more than `most_blanks`
+    blanks.
     """
     vocabulary, mask = trained.vocabulary, trained.vocabulary.mask_token
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
@@ -50,10 +54,14 @@ def encode(template: str, trained: Trained, *, unknown: bool = False, most_blank
     parts = [torch.empty(0, dtype=torch.int64)]
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
-        parts.append(torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts)))
+        parts.append(
+            torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts))
+        )
     ids = torch.cat(parts)
     if (n_blanks := int((ids == mask).sum())) > most_blanks:
-        raise ValueError(f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most")
+        raise ValueError(
+            f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
+        )
     return ids
 
 
@@ -65,40 +73,66 @@ def with_unknown(text: str, template: str, vocabulary: Vocabulary) -> str:
     return "".join(kept if c == REPLACEMENT and kept else c for c, kept in zip_longest(text, own))
 
 
-def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:
-    """Fill the blanks of texts from `encode`, with tokens that have no character of `never`; results in the same order.
+def fill(
+    trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = ""
+) -> list[Filled]:
+    """Fill the blanks of texts from `encode`, with tokens that have no character of `never`;
+    results in the same order.
 
-    Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it. A
-    text longer than the windows in training is read in overlapping pieces.
+    Each pass of the model fills the blank of each text whose best guess is the most probable. Later
+    passes see it. A text longer than the windows in training is read in overlapping pieces.
     """
     cut = [pieces(len(text), trained.longest) for text in texts]
-    windows = [text[window] for text, of_text in zip(texts, cut, strict=True) for window, _ in of_text]
+    windows = [
+        text[window] for text, of_text in zip(texts, cut, strict=True) for window, _ in of_text
+    ]
     found: dict[int, tuple[Tensor, list[Guess]]] = {}
     for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):
-        found |= zip(batch, _fill(trained, [windows[i] for i in batch], n_candidates, never), strict=True)
+        found |= zip(
+            batch, _fill(trained, [windows[i] for i in batch], n_candidates, never), strict=True
+        )
     in_order = (found[i] for i in range(len(windows)))
-    return [_joined(trained.vocabulary, [(*piece, *next(in_order)) for piece in of_text]) for of_text in cut]
+    return [
+        _joined(trained.vocabulary, [(*piece, *next(in_order)) for piece in of_text])
+        for of_text in cut
+    ]
 
 
-def _joined(vocabulary: Vocabulary, found: Sequence[tuple[slice, slice, Tensor, list[Guess]]]) -> Filled:
-    """The filled text of pieces: windows and what they decide, with their filled ids and guesses by position."""
-    ids = torch.cat([ids[part.start - window.start : part.stop - window.start] for window, part, ids, _ in found])
+def _joined(
+    vocabulary: Vocabulary, found: Sequence[tuple[slice, slice, Tensor, list[Guess]]]
+) -> Filled:
+    """The filled text of pieces: windows and what they decide, with their filled ids and guesses by
+    position."""
+    ids = torch.cat(
+        [
+            ids[part.start - window.start : part.stop - window.start]
+            for window, part, ids, _ in found
+        ]
+    )
     guesses = []
     for window, part, _, of_window in found:
         moved = (guess._replace(offset=window.start + guess.offset) for guess in sorted(of_window))
         guesses += [guess for guess in moved if part.start <= guess.offset < part.stop]
     if not vocabulary.is_characters:  # from positions to offsets of characters
-        guesses = [guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses]
+        guesses = [
+            guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses
+        ]
     return Filled(vocabulary.decode(ids), guesses)
 
 
 @torch.inference_mode()
-def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str) -> list[tuple[Tensor, list[Guess]]]:
+def _fill(
+    trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str
+) -> list[tuple[Tensor, list[Guess]]]:
     """The filled ids of windows of one batch, and the guesses with their positions."""
     vocabulary = trained.vocabulary
     ids, mask = padded(texts)
     forbidden = [character.encode() for character in never]
-    excluded = [i for i, surface in enumerate(vocabulary.surfaces) if any(part in surface for part in forbidden)]
+    excluded = [
+        i
+        for i, surface in enumerate(vocabulary.surfaces)
+        if any(part in surface for part in forbidden)
+    ]
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     token = cache(lambda i: vocabulary.decode([i]))
@@ -117,5 +151,9 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
         ids[rows, columns] = best.indices[:, 0]
         found = (rows, columns, best.indices, best.values)
         for row, column, indices, values in zip(*(each.tolist() for each in found), strict=True):
-            guesses[row].append(Guess(column, [(token(i), value) for i, value in zip(indices, values, strict=True)]))
-    return [(row[: len(text)], of_text) for row, text, of_text in zip(ids, texts, guesses, strict=True)]
+            guesses[row].append(
+                Guess(column, [(token(i), value) for i, value in zip(indices, values, strict=True)])
+            )
+    return [
+        (row[: len(text)], of_text) for row, text, of_text in zip(ids, texts, guesses, strict=True)
+    ]

@@ -1,8 +1,8 @@
 """Writes a trained run, or a saved classifier, as a folder for Hugging Face's transformers.
 
-The model becomes a ModernBERT; with n-gram embeddings, and for a classifier, a ModernBERT with the code of
-`model.modeling_folio`. Text that the run does not know becomes `[UNK]`; if the run has no such token, it is embedded as
-`[MASK]` and never predicted.
+The model becomes a ModernBERT; with n-gram embeddings, and for a classifier, a ModernBERT with the
+code of `model.modeling_folio`. Text that the run does not know becomes `[UNK]`; if the run has no
+such token, it is embedded as `[MASK]` and never predicted.
 """
 
 import json
@@ -14,7 +14,12 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
 from data.subwords import SubwordVocabulary, byte_alphabet
@@ -49,7 +54,8 @@ NAMES = {  # Folio's names of weights -> Hugging Face's
 def export(trained: Trained, folder: Path) -> None:
     """Write config, weights, tokenizer and a model card into a new folder.
 
-    Raises ConfigError if transformers cannot express the model, and RuntimeError if the outputs differ.
+    Raises ConfigError if transformers cannot express the model, and RuntimeError if the outputs
+    differ.
     """
     logging.disable_progress_bar()
     model: Any = hugging_face_model(trained)
@@ -60,15 +66,23 @@ def export(trained: Trained, folder: Path) -> None:
 
 
 def hugging_face_model(trained: Trained) -> PreTrainedModel:
-    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
+    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot
+    express it."""
     settings, weights = settings_of(trained), renamed(trained)
     auto, auto_map = "AutoModelForMaskedLM", modeling_folio.AUTO_MAP
     if isinstance(trained, SavedClassifier):
-        auto = "AutoModelForTokenClassification" if trained.kind == CHARACTER else "AutoModelForSequenceClassification"
+        auto = (
+            "AutoModelForTokenClassification"
+            if trained.kind == CHARACTER
+            else "AutoModelForSequenceClassification"
+        )
         auto_map = {name: auto_map[name] for name in ("AutoConfig", auto)}
         settings["id2label"] = dict(enumerate(trained.labels))
         settings["label2id"] = {label: i for i, label in enumerate(trained.labels)}
-        weights |= {f"output.{name}": weight for name, weight in trained.classifier.output.state_dict().items()}
+        weights |= {
+            f"output.{name}": weight
+            for name, weight in trained.classifier.output.state_dict().items()
+        }
     if auto == "AutoModelForMaskedLM" and trained.encoder.ngrams is None:
         model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**settings))
     else:
@@ -85,7 +99,11 @@ def settings_of(trained: Trained) -> dict[str, Any]:
 
     Raises ConfigError if they cannot express the model.
     """
-    values, vocabulary, n_layers = trained.values, trained.vocabulary, trained.values["model.n_layers"]
+    values, vocabulary, n_layers = (
+        trained.values,
+        trained.vocabulary,
+        trained.values["model.n_layers"],
+    )
     settings = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
@@ -103,9 +121,16 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
     if (ngrams := trained.encoder.ngrams) is not None:
-        is_member = ngrams.factors.T != 0  # [n_ngrams, 2 * reach + 1]; weights bring their own n-grams
-        offsets = [(row.nonzero().flatten() - is_member.shape[1] // 2).tolist() for row in is_member]
-        settings |= {"ngrams": offsets, "ngram_rows": values["model.ngram_rows"], "ngram_parts": ngrams.n_parts}
+        # [n_ngrams, 2 * reach + 1]; weights bring their own n-grams
+        is_member = ngrams.factors.T != 0
+        offsets = [
+            (row.nonzero().flatten() - is_member.shape[1] // 2).tolist() for row in is_member
+        ]
+        settings |= {
+            "ngrams": offsets,
+            "ngram_rows": values["model.ngram_rows"],
+            "ngram_parts": ngrams.n_parts,
+        }
     return settings
 
 
@@ -115,7 +140,10 @@ def renamed(trained: Trained) -> dict[str, Tensor]:
     for name, weight in trained.model.state_dict().items():
         (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
         found[new] = weight
-    mask_token, embedding = trained.vocabulary.mask_token, found["model.embeddings.tok_embeddings.weight"]
+    mask_token, embedding = (
+        trained.vocabulary.mask_token,
+        found["model.embeddings.tok_embeddings.weight"],
+    )
     embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
     bias = F.pad(found["decoder.bias"], (0, 1), value=NEVER)
     tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
@@ -131,7 +159,10 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     elif vocabulary.tokens == "bytes":
         new = _words([*byte_alphabet(), *special, UNK])
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        new.pre_tokenizer, new.decoder = pre_tokenizers.Sequence([byte_level, each]), decoders.ByteLevel()
+        new.pre_tokenizer, new.decoder = (
+            pre_tokenizers.Sequence([byte_level, each]),
+            decoders.ByteLevel(),
+        )
     else:
         new = _words([*vocabulary.ordinary, *special, UNK])
         new.pre_tokenizer, new.decoder = each, decoders.Fuse()

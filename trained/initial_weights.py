@@ -18,11 +18,14 @@ MAY_DIFFER = {"model.dropout", "model.ngram_dropout"}
 
 
 @torch.no_grad()
-def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, Any], run: RunFolder) -> None:
+def copy_weights(
+    model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, Any], run: RunFolder
+) -> None:
     """Copy the best weights of `run` into the model of a new run with the keys `values`.
 
-    The rows of tokens that `run` did not have keep their initial weights. Raises ConfigError if the keys of the models
-    differ, or if the vocabulary lacks a token; CheckpointError if the weights are damaged.
+    The rows of tokens that `run` did not have keep their initial weights. Raises ConfigError if the
+    keys of the models differ, or if the vocabulary lacks a token; CheckpointError if the weights
+    are damaged.
     """
     path = run.checkpoints / "best.safetensors"
     weights, old = load_checkpoint(path, mapped=True).weights, load_vocabulary(run.vocabulary())
@@ -30,9 +33,15 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
         if is_shape and config[key] != values[key]:
-            raise ConfigError(f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}")
-    if old.tokens != vocabulary.tokens or (not old.is_characters and old.ordinary != vocabulary.ordinary):
-        raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}")
+            raise ConfigError(
+                f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}"
+            )
+    if old.tokens != vocabulary.tokens or (
+        not old.is_characters and old.ordinary != vocabulary.ordinary
+    ):
+        raise ConfigError(
+            f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}"
+        )
     if missing := set(old.ordinary) - set(vocabulary.ordinary):
         raise ConfigError(
             f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to data.extra_characters"
@@ -42,15 +51,21 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
     state = model.state_dict()
-    for name, own in state.items():  # one tensor at a time: none of several processes has the whole model
+    # one tensor at a time: none of several processes has the whole model
+    for name, own in state.items():
         target = whole(own)
-        if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
-            weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none
+        # new characters get new numbers, so known n-grams keep their rows
+        if name.endswith("ngrams.symbols"):
+            # weights of earlier versions have none
+            weight = weights.get(name, torch.arange(old.n_tokens + 1))
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
-            target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
+            target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(
+                target.device
+            )
         elif name not in weights:
             raise CheckpointError(f"{path} holds the weights of a different model")
-        elif name.endswith(("ngrams.factors", "ngrams.summands")):  # those of an earlier version have other n-grams
+        # those of an earlier version have other n-grams
+        elif name.endswith(("ngrams.factors", "ngrams.summands")):
             state[name] = weights[name]
             continue
         elif len(target) == vocabulary.n_tokens and len(weights[name]) == old.n_tokens:

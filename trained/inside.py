@@ -18,15 +18,19 @@ def recorded_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ..
     calls: list[tuple[Any, ...]] = []
     with ExitStack() as hooks:
         for module in modules:
-            hooks.enter_context(module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments)))
+            hooks.enter_context(
+                module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
+            )
         yield calls
 
 
 @torch.inference_mode()
 def attention_maps(model: Any, ids: Tensor) -> Tensor:
-    """The attention of each layer and head from each position of a text `[seq_len]` to each other one.
+    """The attention of each layer and head from each position of a text `[seq_len]` to each other
+    one.
 
-    Returns `[n_layers, n_heads, seq_len, seq_len]`; each row sums to 1. The model must be a `modern`.
+    Returns `[n_layers, n_heads, seq_len, seq_len]`; each row sums to 1. The model must be a
+    `modern`.
     """
     attentions = [layer.attention for layer in model.encoder.layers]
     with recorded_inputs(attentions) as calls:
@@ -35,20 +39,32 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
     for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
         heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
-        scores = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2) / query.shape[-1] ** 0.5
+        scores = (
+            rotate(query, cos, sin)
+            @ rotate(key, cos, sin).transpose(-1, -2)
+            / query.shape[-1] ** 0.5
+        )
         maps.append(scores.softmax(-1).squeeze(0))
     return torch.stack(maps)
 
 
 @torch.inference_mode()
 def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[str, str]:
-    """For each character, the `n` characters whose embeddings have the greatest cosine similarity to its own.
+    """For each character, the `n` characters whose embeddings have the greatest cosine similarity
+    to its own.
 
     Raises ConfigError if tokens are not characters.
     """
     if not vocabulary.is_characters:
-        raise ConfigError(f"nearest_characters compares characters, and the tokens of this run are {vocabulary.tokens}")
-    vectors = torch.nn.functional.normalize(model.encoder.embedding.weight[: vocabulary.n_ordinary], dim=-1)
+        raise ConfigError(
+            f"nearest_characters compares characters, and the tokens of this run are {vocabulary.tokens}"
+        )
+    vectors = torch.nn.functional.normalize(
+        model.encoder.embedding.weight[: vocabulary.n_ordinary], dim=-1
+    )
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
     nearest = similarity.topk(min(n, vocabulary.n_ordinary - 1)).indices
-    return {character: vocabulary.decode(row) for character, row in zip(vocabulary.characters, nearest, strict=True)}
+    return {
+        character: vocabulary.decode(row)
+        for character, row in zip(vocabulary.characters, nearest, strict=True)
+    }

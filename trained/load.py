@@ -1,4 +1,5 @@
-"""Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not needed."""
+"""Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not
+needed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Trained:
 
     @property
     def longest_text(self) -> int | None:
-        """The characters after which the texts of a task are cut; None for other tokens, which `token_ids` cuts."""
+        """The characters after which the texts of a task are cut; None for other tokens, which
+        `token_ids` cuts."""
         return self.longest if self.vocabulary.is_characters else None
 
     @property
@@ -53,7 +55,9 @@ class Trained:
         if type(self.model) is not MaskedLanguageModel:
             architecture = self.values["model.architecture"]
             which = "only modern without objective.nsp and objective.sop"
-            raise ConfigError(f"model.architecture={architecture}: {which} can be fine-tuned or become ModernBERT")
+            raise ConfigError(
+                f"model.architecture={architecture}: {which} can be fine-tuned or become ModernBERT"
+            )
         return self.model.encoder
 
     @property
@@ -62,36 +66,48 @@ class Trained:
         return "attention_mask" in signature(self.model.forward).parameters
 
     def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Logits `[batch, length, n_tokens]` of token ids `[batch, length]`; `mask` is False at padding."""
+        """Logits `[batch, length, n_tokens]` of token ids `[batch, length]`; `mask` is False at
+        padding."""
         return self.model(ids, attention_mask=mask).view(*ids.shape, -1)
 
     def data(self) -> DataConfigs:
-        """The run's text and validation set. Raises CorpusError or RunFolderError if the text is missing or changed."""
+        """The run's text and validation set. Raises CorpusError or RunFolderError if the text is
+        missing or changed."""
         data = configs_of(self.values).data
         data.vocabulary = self.vocabulary
         if data.loaded.sha256 != self.run.corpus()["sha256"]:
-            raise RunFolderError(f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it")
+            raise RunFolderError(
+                f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it"
+            )
         return data
 
 
 def load_trained(name: str = "last", logs: Path = ROOT / "logs") -> Trained:
     """`load` the run called `name`: a folder, a uuid or its first characters, or `last`.
 
-    `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`, such as
-    `trained.vocabulary.encode(text)[None]`, if the model is a built-in one. Raises InputError if there is no such run.
+    `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`,
+    such as `trained.vocabulary.encode(text)[None]`, if the model is a built-in one. Raises
+    InputError if there is no such run.
     """
     return load(find_run(name, logs))
 
 
 def load(run: RunFolder, device: str = "cpu") -> Trained:
-    """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is missing or damaged."""
+    """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is
+    missing or damaged."""
     trained = load_initial(run, device)
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         if run.metrics():
-            raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
-        why = "is a classifier" if (run.path / CLASSIFIER).exists() else "has no trained weights yet"
-        raise RunFolderError(f"{run.path} {why}: name a run that has been trained until its first evaluation")
+            raise RunFolderError(
+                f"{weights} is missing, with the trained weights: restore it, or train the run again"
+            )
+        why = (
+            "is a classifier" if (run.path / CLASSIFIER).exists() else "has no trained weights yet"
+        )
+        raise RunFolderError(
+            f"{run.path} {why}: name a run that has been trained until its first evaluation"
+        )
     put_weights(trained.model.load_state_dict, load_checkpoint(weights))
     return trained
 
@@ -105,14 +121,16 @@ def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
     except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises
-        raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
+        raise RunFolderError(
+            f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded"
+        ) from error
     return Trained(run, values, untrained(values, vocabulary), vocabulary)
 
 
 @torch.inference_mode()
 def choose_threads(trained: Trained, most: int) -> None:
-    """Compute with `most` threads from now on, or with one if that is clearly faster, as it is beside a program that
-    keeps a core busy."""
+    """Compute with `most` threads from now on, or with one if that is clearly faster, as it is
+    beside a program that keeps a core busy."""
     ids = random_ids(trained, 8, trained.longest)
     positions = torch.arange(ids.numel())  # which a model of your own may need
     if most > 1 and trained.values["device"] == "cpu":
@@ -121,9 +139,11 @@ def choose_threads(trained: Trained, most: int) -> None:
 
 
 def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Compare the outputs of an exported model with those of `trained`, on random tokens; later texts are padded.
+    """Compare the outputs of an exported model with those of `trained`, on random tokens; later
+    texts are padded.
 
-    `exported(ids, mask)` may have outputs for more tokens. Raises RuntimeError if one differs by more than 1e-4.
+    `exported(ids, mask)` may have outputs for more tokens. Raises RuntimeError if one differs by
+    more than 1e-4.
     """
     for batch, length in ((1, 1), (7, (trained.longest + 1) // 2), (5, trained.longest)):
         ids = random_ids(trained, batch, length)
@@ -134,12 +154,16 @@ def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]
             differences = (exported(ids, mask)[..., : ours.shape[-1]] - ours).abs()
         difference = (differences[mask] if differences.ndim == 3 else differences).max().item()
         if not difference <= TOLERANCE:  # nan is not
-            raise RuntimeError(f"the outputs of the exported model differ by {difference:.1e}: please report this")
+            raise RuntimeError(
+                f"the outputs of the exported model differ by {difference:.1e}: please report this"
+            )
 
 
 def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
     """Random tokens and blanks, `[batch, length]`."""
-    ids = torch.randint(trained.vocabulary.n_ordinary, (batch, length), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(
+        trained.vocabulary.n_ordinary, (batch, length), generator=torch.Generator().manual_seed(0)
+    )
     ids[:, ::3] = trained.vocabulary.mask_token
     return ids
 

@@ -1,6 +1,8 @@
-"""Measures of a trained model beyond the headline number. Losses are in nats per masked token, by default a character.
+"""Measures of a trained model beyond the headline number. Losses are in nats per masked token, by
+default a character.
 
-Each measure is a dict with `n` (tokens predicted), `loss` and `accuracy`, which are None if `n` is 0.
+Each measure is a dict with `n` (tokens predicted), `loss` and `accuracy`, which are None if `n` is
+0.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,8 @@ from training.evaluation import masked_outcomes
 
 Measure = dict[str, Any]
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
-CLASSES: dict[str, Callable[[str], bool]] = {  # the first that fits counts, for tokens by their `first_characters`
+# the first that fits counts, for tokens by their `first_characters`
+CLASSES: dict[str, Callable[[str], bool]] = {
     "lower case": str.islower,
     "capitals": str.isupper,
     "space": lambda c: c == " ",
@@ -29,18 +32,23 @@ CLASSES: dict[str, Callable[[str], bool]] = {  # the first that fits counts, for
 }
 DISTANCES = ("1", "2", "3", "4 or more")
 SPAN = 5  # characters
-SINGLE_WINDOWS, SINGLE_STEP = 64, 8  # `one_at_a_time` masks every eighth character of at most 64 windows
+# `one_at_a_time` masks every eighth character of at most 64 windows
+SINGLE_WINDOWS, SINGLE_STEP = 64, 8
 
 
 def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
     """Masks for one masking rate, bool `[n_windows, 256]`, the same for every model.
 
-    Each window has exactly round(rate * 256) masked positions. With `None`, each window draws its own count,
-    uniformly from 1 to 255.
+    Each window has exactly round(rate * 256) masked positions. With `None`, each window draws its
+    own count, uniformly from 1 to 255.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
     order = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1).argsort(axis=1)
-    counts = generator.integers(1, WINDOW_LEN, size=(n_windows, 1)) if rate is None else round(rate * WINDOW_LEN)
+    counts = (
+        generator.integers(1, WINDOW_LEN, size=(n_windows, 1))
+        if rate is None
+        else round(rate * WINDOW_LEN)
+    )
     return torch.from_numpy(order < counts)
 
 
@@ -50,18 +58,30 @@ def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[
     return {name: _masked(model, validation, masked, mask_token) for name, masked in masks.items()}
 
 
-def counting_sweep(training: torch.Tensor, validation: ValidationSet, n_chars: int) -> dict[str, Measure]:
-    """The counting baseline at every masking rate, in one call because each call counts the training text again."""
+def counting_sweep(
+    training: torch.Tensor, validation: ValidationSet, n_chars: int
+) -> dict[str, Measure]:
+    """The counting baseline at every masking rate, in one call because each call counts the
+    training text again."""
     windows = validation.windows.cpu().numpy()
     masks = [sweep_masks(len(windows), rate).numpy() for rate in RATES.values()]
-    counts = count(training.cpu().numpy(), np.concatenate([windows] * len(masks)), np.concatenate(masks), n_chars)
+    counts = count(
+        training.cpu().numpy(),
+        np.concatenate([windows] * len(masks)),
+        np.concatenate(masks),
+        n_chars,
+    )
     ends = np.cumsum([mask.sum() for mask in masks])[:-1]
     parts = zip(RATES, np.split(counts.losses, ends), np.split(counts.correct, ends), strict=True)
-    return {name: _measure(torch.from_numpy(losses), torch.from_numpy(correct)) for name, losses, correct in parts}
+    return {
+        name: _measure(torch.from_numpy(losses), torch.from_numpy(correct))
+        for name, losses, correct in parts
+    }
 
 
 def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) -> Measure:
-    """Pseudo-log-likelihood (Salazar et al. 2020) per token of a fixed sample of the validation text.
+    """Pseudo-log-likelihood (Salazar et al. 2020) per token of a fixed sample of the validation
+    text.
 
     Each token is masked alone; all others are visible.
     """
@@ -73,11 +93,17 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
 
 def evenly_spaced(windows: torch.Tensor, n: int) -> torch.Tensor:
     """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
-    kept = torch.linspace(0, len(windows) - 1, min(n, len(windows)), dtype=torch.float64).round().long()
+    kept = (
+        torch.linspace(0, len(windows) - 1, min(n, len(windows)), dtype=torch.float64)
+        .round()
+        .long()
+    )
     return windows[kept.to(windows.device)]
 
 
-def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, Measure]:
+def hard_masks(
+    model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary
+) -> dict[str, Measure]:
     """The model with whole words masked, and with spans of five tokens masked.
 
     Each window has at most as many masked tokens as in the protocol.
@@ -88,7 +114,8 @@ def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabula
 
 
 def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
-    """Random whole words, as many as fit into the budget of N_MASKED tokens; bool `[n_windows, 256]`."""
+    """Random whole words, as many as fit into the budget of N_MASKED tokens; bool `[n_windows,
+    256]`."""
     generator = np.random.Generator(np.random.PCG64(SEED))
     masked = torch.zeros(windows.shape, dtype=torch.bool)
     for row, window in enumerate(windows):
@@ -108,10 +135,13 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
 
 
 def span_masks(n_windows: int) -> torch.Tensor:
-    """Random spans of five tokens, each followed by a visible one, up to the budget; bool `[n_windows, 256]`."""
+    """Random spans of five tokens, each followed by a visible one, up to the budget; bool
+    `[n_windows, 256]`."""
     generator = np.random.Generator(np.random.PCG64([SEED, SPAN]))
     n_slots = WINDOW_LEN // (SPAN + 1)
-    chosen = generator.random((n_windows, n_slots)).argsort(axis=1).argsort(axis=1) < N_MASKED // SPAN
+    chosen = (
+        generator.random((n_windows, n_slots)).argsort(axis=1).argsort(axis=1) < N_MASKED // SPAN
+    )
     slots = np.repeat(chosen, SPAN + 1, axis=1)
     slots[:, SPAN :: SPAN + 1] = False
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
@@ -120,29 +150,39 @@ def span_masks(n_windows: int) -> torch.Tensor:
 def breakdown(
     outcomes: tuple[torch.Tensor, torch.Tensor], validation: ValidationSet, vocabulary: Vocabulary
 ) -> dict[str, dict[str, Measure]]:
-    """An evaluation's outcomes `by_class` of the masked token and `by_distance` to the nearest visible one."""
+    """An evaluation's outcomes `by_class` of the masked token and `by_distance` to the nearest
+    visible one."""
     losses, correct = outcomes
     masked = validation.masked.cpu()
-    classes = [[belongs(c) for belongs in CLASSES.values()].index(True) for c in first_characters(vocabulary)]
+    classes = [
+        [belongs(c) for belongs in CLASSES.values()].index(True)
+        for c in first_characters(vocabulary)
+    ]
     class_of = torch.tensor(classes)[validation.windows.cpu()[masked]]
     distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
     tables = {"by_class": (CLASSES, class_of), "by_distance": (DISTANCES, distances - 1)}
     return {
-        table: {name: _measure(losses[number == i], correct[number == i]) for i, name in enumerate(names)}
+        table: {
+            name: _measure(losses[number == i], correct[number == i])
+            for i, name in enumerate(names)
+        }
         for table, (names, number) in tables.items()
     }
 
 
 def first_characters(vocabulary: Vocabulary) -> list[str]:
-    """The character of each ordinary token that decides its class: the first that is not a space, if there is one."""
+    """The character of each ordinary token that decides its class: the first that is not a space,
+    if there is one."""
     if vocabulary.is_characters:
         return vocabulary.ordinary
     texts = [surface.decode(errors="ignore") for surface in vocabulary.surfaces]
-    return [(text.strip() or text or "\0")[0] for text in texts]  # a part of a character is among the others
+    # a part of a character is among the others
+    return [(text.strip() or text or "\0")[0] for text in texts]
 
 
 def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
-    """Distance to the nearest visible token of the window, `[n_windows, seq_len]`; 0 if visible itself."""
+    """Distance to the nearest visible token of the window, `[n_windows, seq_len]`; 0 if visible
+    itself."""
     columns = torch.arange(masked.shape[1])
     far = 2 * masked.shape[1]
     before = columns.where(~masked, -far).cummax(1).values  # the last visible column up to here
@@ -150,7 +190,9 @@ def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
     return torch.minimum(columns - before, after - columns)
 
 
-def _masked(model: nn.Module, validation: ValidationSet, masked: torch.Tensor, mask_token: int) -> Measure:
+def _masked(
+    model: nn.Module, validation: ValidationSet, masked: torch.Tensor, mask_token: int
+) -> Measure:
     masked = validation.without_unknown(masked)
     return _measure(*masked_outcomes(model, validation.windows, masked, mask_token))
 
@@ -158,4 +200,8 @@ def _masked(model: nn.Module, validation: ValidationSet, masked: torch.Tensor, m
 def _measure(losses: torch.Tensor, correct: torch.Tensor) -> Measure:
     if not len(losses):
         return {"n": 0, "loss": None, "accuracy": None}
-    return {"n": len(losses), "loss": losses.mean().item(), "accuracy": correct.double().mean().item()}
+    return {
+        "n": len(losses),
+        "loss": losses.mean().item(),
+        "accuracy": correct.double().mean().item(),
+    }

@@ -21,21 +21,40 @@ class Source(NamedTuple):
 
 
 SOURCES = {  # corpus -> the text; Folio's own code is under the MIT license
-    TINY_SHAKESPEARE: Source("en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"),
-    PLAY: Source("art", "mit", "a play in an invented language, written from a grammar", "Ne daz rants iv Insk darku"),
+    TINY_SHAKESPEARE: Source(
+        "en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"
+    ),
+    PLAY: Source(
+        "art",
+        "mit",
+        "a play in an invented language, written from a grammar",
+        "Ne daz rants iv Insk darku",
+    ),
 }
-UNKNOWN = Source("und", "other", "state its language, license and origin here before you publish", "a text of your own")
+UNKNOWN = Source(
+    "und",
+    "other",
+    "state its language, license and origin here before you publish",
+    "a text of your own",
+)
 TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}
 
 
 def card(trained: Trained) -> str:
-    """The card of a model or a classifier in Markdown, with the sections that users of Hugging Face's hub expect."""
+    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
+    Face's hub expect."""
     run, corpus = trained.run, trained.run.corpus()
-    source, commands = SOURCES.get(corpus["name"], UNKNOWN), f"Run `{run.path.name}`: `{run.command()}`"
-    texts = [f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."]
+    source, commands = (
+        SOURCES.get(corpus["name"], UNKNOWN),
+        f"Run `{run.path.name}`: `{run.command()}`",
+    )
+    texts = [
+        f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."
+    ]
     if isinstance(trained, SavedClassifier):
         pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
-        file, _, name = trained.task.rpartition(" ")  # a file of the user and its digest, or the name of a task
+        # a file of the user and its digest, or the name of a task
+        file, _, name = trained.task.rpartition(" ")
         name = file or name
         if file:
             source = UNKNOWN
@@ -48,8 +67,14 @@ def card(trained: Trained) -> str:
         results, example = losses_of(trained), f"{source.example[:11]}[MASK]{source.example[12:]}"
         code = "n-gram embeddings" if trained.encoder.ngrams is not None else ""
     trust = ", trust_remote_code=True" if code else ""
-    why = f"\n`trust_remote_code=True` runs `modeling_folio.py`, which adds {code} to ModernBERT.\n" if code else ""
-    tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens")
+    why = (
+        f"\n`trust_remote_code=True` runs `modeling_folio.py`, which adds {code} to ModernBERT.\n"
+        if code
+        else ""
+    )
+    tokens = TOKENS.get(
+        trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens"
+    )
     return f"""\
 ---
 library_name: transformers
@@ -108,7 +133,10 @@ sees. 38 tokens of each 256 are replaced by `[MASK]`."""
 def results_of(saved: SavedClassifier) -> str:
     """The scores of a classifier and of other methods, and their protocol, in Markdown."""
     results = saved.results
-    scores = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in results["scores"].items()}
+    scores = {
+        name: with_error(f"{score['mean']:.3f}", score["margin"])
+        for name, score in results["scores"].items()
+    }
     rows = "\n".join(f"| {name} | {score} |" for name, score in scores.items())
     ceiling = f"\n| best possible | {results['ceiling']:.3f} |" if "ceiling" in results else ""
     mean = f"the mean of {results['draws']} draws of labels, with its 95% interval over draws and test texts"

@@ -17,7 +17,8 @@ from trained.saved_classifier import SavedClassifier
 
 
 class Outputs(nn.Module):
-    """Token ids `[batch, length]` and an attention mask, 0 at padding, to the outputs of a run or a classifier."""
+    """Token ids `[batch, length]` and an attention mask, 0 at padding, to the outputs of a run or a
+    classifier."""
 
     def __init__(self, trained: Trained):
         super().__init__()
@@ -29,15 +30,19 @@ class Outputs(nn.Module):
 
 @torch.no_grad()
 def export(trained: Trained, file: Path) -> None:
-    """Write the model; the file's metadata has the vocabulary, and the labels of a classifier, as JSON.
+    """Write the model; the file's metadata has the vocabulary, and the labels of a classifier, as
+    JSON.
 
-    Raises ConfigError if PyTorch cannot export the model, and RuntimeError if onnxruntime's outputs differ.
+    Raises ConfigError if PyTorch cannot export the model, and RuntimeError if onnxruntime's outputs
+    differ.
     """
     example = random_ids(trained, 2, min(16, trained.longest))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=trained.longest)}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # without torchvision, it warns of unused operators
+    # without torchvision, it warns of unused operators
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(action="ignore"):  # PyTorch's, about its own code and the names of the axes
+        # PyTorch's, about its own code and the names of the axes
+        with warnings.catch_warnings(action="ignore"):
             program: Any = torch.onnx.export(
                 Outputs(trained).eval(),
                 (example, torch.ones_like(example)),
@@ -49,7 +54,9 @@ def export(trained: Trained, file: Path) -> None:
             )
     except torch.onnx.OnnxExporterError as error:
         architecture = trained.values["model.architecture"]
-        raise ConfigError(f"PyTorch cannot export model.architecture={architecture} to ONNX") from error
+        raise ConfigError(
+            f"PyTorch cannot export model.architecture={architecture} to ONNX"
+        ) from error
     facts: dict[str, Any] = {"vocabulary": trained.run.vocabulary()}
     if isinstance(trained, SavedClassifier):
         facts["labels"] = trained.labels
@@ -67,7 +74,8 @@ def export(trained: Trained, file: Path) -> None:
 
 
 def quantize(file: Path) -> None:
-    """Replace a file by one whose weights have 8 bits, a quarter as large; its logits are only close to the run's."""
+    """Replace a file by one whose weights have 8 bits, a quarter as large; its logits are only
+    close to the run's."""
     logging.getLogger().setLevel(logging.ERROR)  # onnxruntime advises to optimize the graph first
     small = file.with_name(f"small-{file.name}")
     quantize_dynamic(file, small, weight_type=QuantType.QInt8)

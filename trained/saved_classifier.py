@@ -1,4 +1,5 @@
-"""Classifiers that `finetune.py --save` has written: a folder that predict.py and export.py take in place of a run."""
+"""Classifiers that `finetune.py --save` has written: a folder that predict.py and export.py take in
+place of a run."""
 
 import os
 import shutil
@@ -36,9 +37,11 @@ class SavedClassifier(Trained):
         return self.classifier(ids, mask)
 
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
-        """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for labels of characters.
+        """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for
+        labels of characters.
 
-        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` tokens, as in training.
+        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` tokens, as in
+        training.
         """
         ids = token_ids(texts, self)
         found = scores_of(self.classifier, ids).softmax(-1)
@@ -50,27 +53,33 @@ def is_classifier(folder: Path) -> bool:
 
 
 def check_new(path: Path, option: str) -> None:
-    """Make the folder of the path that an option names. Raise ConfigError if nothing new can be made there."""
+    """Make the folder of the path that an option names. Raise ConfigError if nothing new can be
+    made there."""
     if not path.name:
         raise ConfigError(f"{option} names no new file or folder: give its path")
     if os.path.lexists(path):
         raise ConfigError(f"{option}: {path} exists already: choose another path")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryDirectory(prefix=f"{path.name}.tmp.", dir=path.parent).cleanup()  # or the result could not be written
+        # or the result could not be written
+        TemporaryDirectory(prefix=f"{path.name}.tmp.", dir=path.parent).cleanup()
     except OSError as error:
-        raise ConfigError(f"{option}: cannot write to {path.parent} ({error.strerror}): choose another path") from error
+        raise ConfigError(
+            f"{option}: cannot write to {path.parent} ({error.strerror}): choose another path"
+        ) from error
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:
-    """Write a new folder, complete or not at all. The `facts` are the other fields of `SavedClassifier`. Raises
-    OSError."""
+    """Write a new folder, complete or not at all. The `facts` are the other fields of
+    `SavedClassifier`. Raises OSError."""
     with TemporaryDirectory(prefix=".classifier-", dir=folder.parent) as temporary:
         part = Path(temporary) / folder.name
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}).save(part / CLASSIFIER)
+        Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}).save(
+            part / CLASSIFIER
+        )
         part.rename(folder)
 
 

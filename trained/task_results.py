@@ -13,7 +13,12 @@ from runs.run_files import RunFolderError, read_object
 from runs.schema import MISSING, checked, matches
 from runs.statistics import with_error
 
-PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
+PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = (
+    "pretrained, fine-tuned",
+    "from scratch",
+    "pretrained, probe",
+    "zero-shot",
+)
 NGRAMS, CONTEXT, FREQUENT = "character n-grams", "characters around", "most frequent label"
 BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 BEST_BASELINE = "best baseline"
@@ -26,7 +31,8 @@ RESULTS = {
     "scores": lambda value: matches(value, SCORES) and not value.keys().isdisjoint(BASELINES),
     "ceiling": (float, MISSING),
 }
-Scores = dict[str, dict[str, Any]]  # method -> `mean`, and `margin`: half the width of its 95% interval, or None
+# method -> `mean`, and `margin`: half the width of its 95% interval, or None
+Scores = dict[str, dict[str, Any]]
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -41,24 +47,32 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     Raises ConfigError if there are none.
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    for path in sorted(folder.glob("tasks-*.json"), key=lambda path: path.stat().st_mtime):  # the newest counts
+    # the newest counts
+    for path in sorted(folder.glob("tasks-*.json"), key=lambda path: path.stat().st_mtime):
         for task, results in read_results(path).items():
             scores = with_best_baseline(results["scores"])
             found.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
     if not found:
-        raise ConfigError(f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all")
+        raise ConfigError(
+            f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all"
+        )
     return {task: dict(sorted(of_task.items())) for task, of_task in found.items()}
 
 
 def with_best_baseline(scores: Scores) -> Scores:
     """The scores, with the score of the best method without a model added."""
-    return scores | {BEST_BASELINE: max((scores[name] for name in BASELINES if name in scores), key=itemgetter("mean"))}
+    return scores | {
+        BEST_BASELINE: max(
+            (scores[name] for name in BASELINES if name in scores), key=itemgetter("mean")
+        )
+    }
 
 
 def gap_closed(results: dict[str, Any]) -> float | None:
     """The fine-tuned model's share of the gap between the best baseline and the ceiling.
 
-    None without a ceiling or an interval, and if the best baseline reaches the ceiling within its interval.
+    None without a ceiling or an interval, and if the best baseline reaches the ceiling within its
+    interval.
     """
     scores, ceiling = with_best_baseline(results["scores"]), results.get("ceiling")
     best, margin = scores[BEST_BASELINE]["mean"], scores[BEST_BASELINE]["margin"]
@@ -68,14 +82,18 @@ def gap_closed(results: dict[str, Any]) -> float | None:
 
 
 def print_tasks(folder: Path) -> None:
-    """Print the table of a run, and write `tasks.png` into its folder: the score against the number of labels."""
+    """Print the table of a run, and write `tasks.png` into its folder: the score against the number
+    of labels."""
     found = results_of(folder)
     headings = "".join(f"{name.removeprefix('pretrained, '):>15}" for name in COLUMNS)
     print(f"\n  {'task':24} {'labels':>6}{headings}   ceiling  gap closed")
     for task, of_task in found.items():
         for n_labels, results in of_task.items():
             scores, closed = results["scores"], gap_closed(results)
-            shown = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in scores.items()}
+            shown = {
+                name: with_error(f"{score['mean']:.3f}", score["margin"])
+                for name, score in scores.items()
+            }
             cells = "".join(f"{shown.get(name, ''):>15}" for name in COLUMNS)
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
             share = "" if closed is None else f"{closed:.0%}" if closed > 0 else "worse"
@@ -85,7 +103,8 @@ def print_tasks(folder: Path) -> None:
 
 
 def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
-    """A panel per task: the scores of each method against the number of labels, and the ceiling as a line."""
+    """A panel per task: the scores of each method against the number of labels, and the ceiling as
+    a line."""
     columns = min(PANELS, len(found))
     rows = -(-len(found) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.6 * rows + 0.4), layout="constrained")
@@ -95,14 +114,26 @@ def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
     for panel in panels[len(found) :]:
         panel.remove()
     handles = [panel.get_legend_handles_labels() for panel in panels[: len(found)]]
-    legend = {label: line for lines, labels in handles for line, label in zip(lines, labels, strict=True)}
-    figure.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=len(legend), fontsize=8)
+    legend = {
+        label: line for lines, labels in handles for line, label in zip(lines, labels, strict=True)
+    }
+    figure.legend(
+        list(legend.values()),
+        list(legend),
+        loc="outside lower center",
+        ncols=len(legend),
+        fontsize=8,
+    )
     return figure
 
 
 def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> None:
     for i, name in enumerate(COLUMNS):
-        scores = {n: results["scores"][name] for n, results in of_task.items() if name in results["scores"]}
+        scores = {
+            n: results["scores"][name]
+            for n, results in of_task.items()
+            if name in results["scores"]
+        }
         means = [score["mean"] for score in scores.values()]
         margins = [score["margin"] or 0.0 for score in scores.values()]
         if scores:

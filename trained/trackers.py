@@ -1,4 +1,5 @@
-"""Converts a run's metrics, keys, samples and log for other experiment trackers, with their own libraries."""
+"""Converts a run's metrics, keys, samples and log for other experiment trackers, with their own
+libraries."""
 
 import csv
 import re
@@ -22,7 +23,8 @@ def to_csv(run: RunFolder, file: Path) -> None:
 
 
 def to_tensorboard(run: RunFolder, folder: Path) -> None:
-    """An event file: a scalar per number of a row, the keys as hyperparameters, the log with the samples as text."""
+    """An event file: a scalar per number of a row, the keys as hyperparameters, the log with the
+    samples as text."""
     from torch.utils.tensorboard import SummaryWriter
 
     rows, config, began = run.metrics(), run.config(), run.about()["began"]
@@ -30,10 +32,14 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
         for row in rows:
             for name, value in numbers(row):
                 writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
-        settings = {key: value if isinstance(value, int | float) else str(value) for key, value in config.items()}
+        settings = {
+            key: value if isinstance(value, int | float) else str(value)
+            for key, value in config.items()
+        }
         best = {"best loss.valid": min((row["loss.valid"] for row in rows), default=float("nan"))}
         writer.add_hparams(settings, best, run_name=".")
-        writer.add_text("log", "    " + "    ".join(log(run).splitlines(keepends=True)))  # Markdown of plain text
+        # Markdown of plain text
+        writer.add_text("log", "    " + "    ".join(log(run).splitlines(keepends=True)))
 
 
 def to_wandb(run: RunFolder, folder: Path) -> None:
@@ -41,10 +47,17 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
     import wandb
 
     folder.mkdir()
-    settings = wandb.Settings(mode="offline", silent=True, x_disable_stats=True, console="off", disable_git=True)
+    settings = wandb.Settings(
+        mode="offline", silent=True, x_disable_stats=True, console="off", disable_git=True
+    )
     name = run.about()["name"]
     with wandb.init(
-        project="folio", id=run.path.name, name=name, config=run.config(), dir=str(folder), settings=settings
+        project="folio",
+        id=run.path.name,
+        name=name,
+        config=run.config(),
+        dir=str(folder),
+        settings=settings,
     ) as tracked:
         for row in run.metrics():
             tracked.log(dict(numbers(row)), step=row["step"])
@@ -58,4 +71,8 @@ def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 def log(run: RunFolder) -> str:
     """The run's messages and samples, without colors."""
-    return COLOR.sub("", run.log_path.read_text(encoding="utf-8", errors="replace")) if run.log_path.exists() else ""
+    return (
+        COLOR.sub("", run.log_path.read_text(encoding="utf-8", errors="replace"))
+        if run.log_path.exists()
+        else ""
+    )

@@ -1,4 +1,5 @@
-"""Zero-shot choices between two texts: the one with the higher pseudo-log-likelihood (Salazar et al. 2020)."""
+"""Zero-shot choices between two texts: the one with the higher pseudo-log-likelihood (Salazar et
+al. 2020)."""
 
 from collections.abc import Sequence
 
@@ -8,7 +9,8 @@ from torch import Tensor
 from trained.batches import batches_by_length, padded
 from trained.load import Trained
 
-# A quarter of the characters. If only one of every eight is masked, the rest of its word gives it away.
+# A quarter of the characters. If only one of every eight is masked, the rest of its word gives it
+# away.
 WIDTH, PERIOD = 2, 8
 
 
@@ -16,11 +18,13 @@ WIDTH, PERIOD = 2, 8
 def pseudo_log_likelihoods(
     trained: Trained, texts: Sequence[Tensor], width: int = WIDTH, period: int = PERIOD
 ) -> Tensor:
-    """The sum over the characters of each text of log P(character | the visible ones), `[n_texts]` in nats (float64).
+    """The sum over the characters of each text of log P(character | the visible ones), `[n_texts]`
+    in nats (float64).
 
-    In each pass of the model, `width` neighbors of every `period` are masked. A text takes `period` passes, and a
-    character counts with the mean over those in which it is masked. With a width of 1 and a period as long as the
-    texts, this is the sum of Salazar et al. Characters that the run does not know are left out: it cannot predict them.
+    In each pass of the model, `width` neighbors of every `period` are masked. A text takes `period`
+    passes, and a character counts with the mean over those in which it is masked. With a width of 1
+    and a period as long as the texts, this is the sum of Salazar et al. Characters that the run
+    does not know are left out: it cannot predict them.
     """
     mask_token, n_ordinary = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary
     sums = torch.zeros(len(texts), dtype=torch.float64)
@@ -34,6 +38,12 @@ def pseudo_log_likelihoods(
                 continue
             logits = trained.model(ids.masked_fill(masked, mask_token), positions, attended)
             targets = ids.flatten()[positions]
-            losses = logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets[:, None]).squeeze(1)
+            losses = (
+                logits[:, :n_ordinary]
+                .double()
+                .log_softmax(-1)
+                .gather(1, targets[:, None])
+                .squeeze(1)
+            )
             sums.index_add_(0, torch.tensor(batch)[positions // ids.shape[1]], losses)
     return sums / width

@@ -1,1 +1,2 @@
-"""The training loop, its step, optimizers, schedule, evaluation and checkpoints: everything that changes weights."""
+"""The training loop, its step, optimizers, schedule, evaluation and checkpoints: everything that
+changes weights."""

@@ -1,4 +1,5 @@
-"""Callbacks of the training loop: reference losses, compiling, threads, the any-order bound, knobs and samples."""
+"""Callbacks of the training loop: reference losses, compiling, threads, the any-order bound, knobs
+and samples."""
 
 import math
 import time
@@ -37,7 +38,9 @@ SEED = 0  # masks the same characters every time, so that samples can be compare
 class ReferenceLosses(Callback):
     """Compares a run with its reference losses, reports them, and draws its curves beside them."""
 
-    def __init__(self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()):
+    def __init__(
+        self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()
+    ):
         self.run, self.references, self.predicted = run, references, predicted
         self.announced: bool | None = None  # whether all losses were known at the last announcement
 
@@ -51,7 +54,9 @@ class ReferenceLosses(Callback):
             row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
             check_for_leak(evaluation.window_losses, floors)
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         self._announce(trainer)
 
     def end(self, trainer: Any) -> None:
@@ -59,7 +64,13 @@ class ReferenceLosses(Callback):
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
         with reporting_os_errors(trainer.report, self.run.curves_path.name):
             title = f"{trainer.evaluator.corpus}, {self.run.path.name}"
-            save_curves(self.run.curves_path, self.run.metrics(), self.references.losses, title, self.predicted)
+            save_curves(
+                self.run.curves_path,
+                self.run.metrics(),
+                self.references.losses,
+                title,
+                self.predicted,
+            )
 
     def _announce(self, trainer: Any, wait_seconds: float = 0.0) -> None:
         """Report and save the losses: once at the beginning, and once when all of them are known."""
@@ -88,8 +99,8 @@ class Compiler(Callback):
 class ThreadChoice(Callback):
     """Computes with one thread or with all of them, whichever is faster now.
 
-    The threads of a step wait for each other at every operation. Beside another program that keeps a core busy, all
-    wait for the thread on this core, and one thread is faster.
+    The threads of a step wait for each other at every operation. Beside another program that keeps
+    a core busy, all wait for the thread on this core, and one thread is faster.
     """
 
     def __init__(self) -> None:
@@ -101,11 +112,14 @@ class ThreadChoice(Callback):
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         self.choose(trainer)
 
     def choose(self, trainer: Any) -> None:
-        """Measure both, and change the number if the other one is clearly faster; the clock does not run."""
+        """Measure both, and change the number if the other one is clearly faster; the clock does
+        not run."""
         if trainer.progress() >= 1:
             return
         now = torch.get_num_threads()
@@ -119,7 +133,9 @@ class ThreadChoice(Callback):
             trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
 
 
-def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int]) -> dict[int, float]:
+def seconds_per_gradient(
+    step: TrainingStep, stage: Stage, numbers: Sequence[int]
+) -> dict[int, float]:
     """The mean time of computing a gradient with each number of threads."""
     with without_side_effects(step):
         batch = step.draw(stage)[0]
@@ -145,7 +161,8 @@ def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[
 
 
 class WeightNorm(Callback):
-    """Adds the root mean square of all weights except tables: one number that shows whether they grow."""
+    """Adds the root mean square of all weights except tables: one number that shows whether they
+    grow."""
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["weight_norm"] = self.norm(trainer.model)
@@ -154,13 +171,16 @@ class WeightNorm(Callback):
     def norm(self, model: nn.Module) -> float:
         weights = dense_weights(model)
         total: Any = torch.nn.utils.get_total_norm(weights)
-        total = total.full_tensor() if hasattr(total, "full_tensor") else total  # of sharded weights
+        # of sharded weights
+        total = total.full_tensor() if hasattr(total, "full_tensor") else total
         return total.item() / sum(weight.numel() for weight in weights) ** 0.5
 
 
 def dense_weights(model: nn.Module) -> list[nn.Parameter]:
     """All weights except those of tables, of which a step uses few."""
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
+    tables = {
+        id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)
+    }
     return [weight for weight in model.parameters() if id(weight) not in tables]
 
 
@@ -175,22 +195,34 @@ class PerCharacter(Callback):
         row |= per_character(evaluation, trainer.evaluator.validation, self.lengths)
 
 
-def per_character(evaluation: Evaluation, validation: ValidationSet, lengths: torch.Tensor | None) -> dict[str, float]:
-    """The loss per character that begins in a masked token; empty if tokens are characters, or if none begins."""
-    n_chars = 0 if lengths is None else int(lengths[validation.windows[validation.masked].cpu()].sum())
+def per_character(
+    evaluation: Evaluation, validation: ValidationSet, lengths: torch.Tensor | None
+) -> dict[str, float]:
+    """The loss per character that begins in a masked token; empty if tokens are characters, or if
+    none begins."""
+    n_chars = (
+        0 if lengths is None else int(lengths[validation.windows[validation.masked].cpu()].sum())
+    )
     loss = float(evaluation.window_losses.sum()) / max(n_chars, 1)
-    return {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)} if n_chars else {}
+    return (
+        {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)}
+        if n_chars
+        else {}
+    )
 
 
 class AnyOrderBound(Callback):
-    """Adds to each row how well the model writes; `loss.bound` then decides which weights are the best."""
+    """Adds to each row how well the model writes; `loss.bound` then decides which weights are the
+    best."""
 
     name = "bound"  # tells a checkpoint whose best loss is a bound
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         evaluator = trainer.evaluator
         windows, masks = evaluator.validation.windows, bound_masks(evaluator.validation, rounds=1)
-        bound = any_order_bound(trainer.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of)
+        bound = any_order_bound(
+            trainer.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of
+        )
         row["loss.bound"] = bound.mean().item()
 
 
@@ -201,18 +233,19 @@ def any_order_bound(
     mask_token: int,
     outcomes_of: Callable[..., Outcomes] = masked_outcomes,
 ) -> torch.Tensor:
-    """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
+    """How well a model that writes in random order predicts windows: `[n_windows]` nats per token,
+    an upper bound.
 
     It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound`) of the true
-    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
-    probability P(x) with
+    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a
+    window x has at least the probability P(x) with
 
         -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
                    = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
 
-    (Uria et al. 2014; Hoogeboom et al. 2022). It is also the bound of masked diffusion (Sahoo et al. 2024). The mean
-    over exactly n positions varies less than a sum over positions masked independently, divided by their expected
-    number (Nie et al. 2025).
+    (Uria et al. 2014; Hoogeboom et al. 2022). It is also the bound of masked diffusion (Sahoo et
+    al. 2024). The mean over exactly n positions varies less than a sum over positions masked
+    independently, divided by their expected number (Nie et al. 2025).
     """
     repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
     losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
@@ -238,7 +271,9 @@ class KnobPanel(Callback):
             except InputError as error:
                 trainer.report(f"not changed: {error}")
         rate = self.knobs.masking_prob
-        return stage if rate is None else replace(stage, masking_prob=rate), factor * self.knobs.learning_rate_factor
+        return stage if rate is None else replace(
+            stage, masking_prob=rate
+        ), factor * self.knobs.learning_rate_factor
 
     def request(self, trainer: Any) -> Mapping[str, Any] | None:
         """The values that a user wants, if any."""
@@ -256,7 +291,10 @@ class KnobPanel(Callback):
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         if self.is_changed_by_hand:
-            row |= {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
+            row |= {
+                "changed_by_hand": True,
+                "learning_rate_factor": self.knobs.learning_rate_factor,
+            }
             row["masking_prob"] = self.knobs.masking_prob or row["masking_prob"]
 
     def state_dict(self) -> dict[str, Any]:
@@ -283,18 +321,28 @@ class Samples(Callback):
     """Shows after some evaluations the model's guesses for masked prompts."""
 
     def __init__(self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int):
-        self.prompts, self.vocabulary, self.every_evaluations = prompts, vocabulary, every_evaluations
+        self.prompts, self.vocabulary, self.every_evaluations = (
+            prompts,
+            vocabulary,
+            every_evaluations,
+        )
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         if trainer.n_evaluations % self.every_evaluations == 0:
-            trainer.call("sampled", sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"]))
+            trainer.call(
+                "sampled", sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
+            )
 
 
-def sample(model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float) -> list[list[Guess]]:
+def sample(
+    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float
+) -> list[list[Guess]]:
     """Replace a share of every prompt's tokens by `[MASK]` and let the model guess them.
 
-    Dropout is off, and the RNG states of training do not change. Raises ValueError for a prompt with characters that
-    the vocabulary does not have.
+    Dropout is off, and the RNG states of training do not change. Raises ValueError for a prompt
+    with characters that the vocabulary does not have.
     """
     generator = torch.Generator().manual_seed(SEED)
     device = next(model.parameters()).device
@@ -308,7 +356,11 @@ def sample(model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, mas
         with evaluating(model, device):
             logits = model(inputs[None].to(device), masked.to(device))
         guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
-        guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
-        parts = prompt if vocabulary.is_characters else [vocabulary.decode([i]) for i in ids.tolist()]
+        guess_at = {
+            int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)
+        }
+        parts = (
+            prompt if vocabulary.is_characters else [vocabulary.decode([i]) for i in ids.tolist()]
+        )
         samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(parts)])
     return samples

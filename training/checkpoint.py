@@ -1,7 +1,8 @@
-"""Checkpoints: weights and training state in one safetensors file, which is read without executing anything.
+"""Checkpoints: weights and training state in one safetensors file, which is read without executing
+anything.
 
-Weights have their own names, and the tensors of the state names that begin with `state/`. The rest of the state is JSON
-in the metadata, beside a hash of everything.
+Weights have their own names, and the tensors of the state names that begin with `state/`. The rest
+of the state is JSON in the metadata, beside a hash of everything.
 """
 
 import hashlib
@@ -23,14 +24,17 @@ from runs.errors import InputError
 from runs.files import flush, write_atomically
 from runs.reading import read_bytes
 
-# `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the latest checkpoint.
+# `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
+# latest checkpoint.
 NAMES = ("new.safetensors", "last.safetensors", "previous.safetensors")
 FORMAT = 3  # of the state; earlier formats were two files
-TENSOR, ITEMS = "$tensor", "$items"  # in JSON: the name of a tensor, and a dict with keys that are not strings
+# in JSON: the name of a tensor, and a dict with keys that are not strings
+TENSOR, ITEMS = "$tensor", "$items"
 
 
 def is_sharded(tensor: Any) -> bool:
-    """Whether a tensor is one of PyTorch's DTensors, whose import takes a second: each process has some of its rows."""
+    """Whether a tensor is one of PyTorch's DTensors, whose import takes a second: each process has
+    some of its rows."""
     return hasattr(tensor, "full_tensor")
 
 
@@ -51,32 +55,44 @@ class Checkpoint(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The content of a checkpoint to write: copies on the CPU, which do not change meanwhile, and sharded tensors."""
+    """The content of a checkpoint to write: copies on the CPU, which do not change meanwhile, and
+    sharded tensors."""
 
     tensors: dict[str, torch.Tensor]
     text: str
 
     @classmethod
     def of(cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> "Content":
-        """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples become lists."""
+        """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples
+        become lists."""
         tensors = dict(weights)
         text = json.dumps(_packed({**state, "format": FORMAT}, tensors, "state"))
-        # Copies also because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
-        to_cpu = partial(torch.Tensor.to, device="cpu", copy=True, memory_format=torch.contiguous_format)
+        # Copies also because safetensors refuses tensors that share memory, as a decoder tied to
+        # the embedding does.
+        to_cpu = partial(
+            torch.Tensor.to, device="cpu", copy=True, memory_format=torch.contiguous_format
+        )
         content = {name: each.detach() for name, each in tensors.items()}
-        return cls({name: each if is_sharded(each) else to_cpu(each) for name, each in content.items()}, text)
+        return cls(
+            {name: each if is_sharded(each) else to_cpu(each) for name, each in content.items()},
+            text,
+        )
 
     def save(self, path: Path) -> None:
         """Write a checkpoint atomically. Raises OSError."""
-        write_atomically(path, save(self.tensors, metadata={"state": self.text, "sha256": digest(*self)}))
+        write_atomically(
+            path, save(self.tensors, metadata={"state": self.text, "sha256": digest(*self)})
+        )
 
 
 def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
-    """Read what `Content.save` wrote. With `mapped`, tensors stay in the file until they are used, and must not be
-    used after it is overwritten; replacing it is safe. Raises CheckpointError if it is missing or damaged."""
+    """Read what `Content.save` wrote. With `mapped`, tensors stay in the file until they are used,
+    and must not be used after it is overwritten; replacing it is safe. Raises CheckpointError if it
+    is missing or damaged."""
     try:
         tensors, metadata = map_file(path) if mapped else _read(path)
-        text, expected = metadata.get("state", ""), metadata["sha256"]  # the best weights of format 2 have no state
+        # the best weights of format 2 have no state
+        text, expected = metadata.get("state", ""), metadata["sha256"]
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
     except (SafetensorError, ValueError, LookupError) as error:
@@ -84,18 +100,28 @@ def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     if expected != digest(tensors, text):
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     state = json.loads(
-        text or "{}", object_hook=lambda each: tensors[each[TENSOR]] if TENSOR in each else dict(each.get(ITEMS, each))
+        text or "{}",
+        object_hook=lambda each: (
+            tensors[each[TENSOR]] if TENSOR in each else dict(each.get(ITEMS, each))
+        ),
     )
-    return Checkpoint(path, {name: weight for name, weight in tensors.items() if not name.startswith("state/")}, state)
+    return Checkpoint(
+        path,
+        {name: weight for name, weight in tensors.items() if not name.startswith("state/")},
+        state,
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     content = read_bytes(path, limit=sys.maxsize)
-    return load(content), json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    return load(content), json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])[
+        "__metadata__"
+    ]
 
 
 def map_file(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors of a safetensors file, which are read from it when they are used, and its metadata."""
+    """The tensors of a safetensors file, which are read from it when they are used, and its
+    metadata."""
     with safe_open(path, "pt") as file:
         return {name: file.get_tensor(name) for name in file.offset_keys()}, file.metadata() or {}
 
@@ -106,7 +132,8 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkpoint) -> None:
-    """Load the weights of a checkpoint. Raises CheckpointError if they are those of a different model."""
+    """Load the weights of a checkpoint. Raises CheckpointError if they are those of a different
+    model."""
     try:
         load(found.weights)
     except RuntimeError as error:
@@ -114,7 +141,8 @@ def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkp
 
 
 def save_last(folder: Path, save: Callable[[Path], None]) -> None:
-    """Have `save` write `last`; the earlier `last` becomes `previous` once the new one has been read back.
+    """Have `save` write `last`; the earlier `last` becomes `previous` once the new one has been
+    read back.
 
     Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
@@ -136,7 +164,8 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
-    """The latest whole checkpoint. Raises CheckpointError if there is none, or if its format is another one."""
+    """The latest whole checkpoint. Raises CheckpointError if there is none, or if its format is
+    another one."""
     paths = [folder / name for name in NAMES if (folder / name).exists()]
     if not paths:
         raise CheckpointError(f"{folder} holds no checkpoint to resume from")
@@ -146,10 +175,14 @@ def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
             if found.state.get("format") == FORMAT:
                 return found
     load_checkpoint(paths[0])  # raises the reason if it is damaged
-    raise CheckpointError(f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run")
+    raise CheckpointError(
+        f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run"
+    )
 
 
-def environment(device: torch.device, compile: bool, autocast: bool, n_processes: int) -> dict[str, Any]:
+def environment(
+    device: torch.device, compile: bool, autocast: bool, n_processes: int
+) -> dict[str, Any]:
     """The versions and settings that a bit-exact resume depends on, besides the training state."""
     return {
         "torch": str(torch.__version__),  # its own type is not plain data
@@ -163,7 +196,8 @@ def environment(device: torch.device, compile: bool, autocast: bool, n_processes
 
 
 def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
-    """The value with this name as JSON can hold it; adds its tensors to `tensors`, with the names of their places."""
+    """The value with this name as JSON can hold it; adds its tensors to `tensors`, with the names
+    of their places."""
     if isinstance(value, torch.Tensor):
         tensors[name] = value
         return {TENSOR: name}
@@ -172,7 +206,11 @@ def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
         is_plain = all(isinstance(key, str) and not key.startswith("$") for key in items)
         return items if is_plain else {ITEMS: list(items.items())}
     is_list = isinstance(value, list | tuple)
-    return [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)] if is_list else value
+    return (
+        [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)]
+        if is_list
+        else value
+    )
 
 
 def digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:

@@ -1,4 +1,5 @@
-"""Training time, which the budget in seconds limits. Evaluating, compiling and saving stop the clock."""
+"""Training time, which the budget in seconds limits. Evaluating, compiling and saving stop the
+clock."""
 
 import time
 from collections.abc import Iterator
@@ -40,9 +41,11 @@ class TrainingClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training. Accelerators queue work, so the clock is exact only after a synchronization.
+        """Seconds of training. Accelerators queue work, so the clock is exact only after a
+        synchronization.
 
-        Synchronizing slows training down, so it happens at most every two seconds, which also keeps the queue short.
+        Synchronizing slows training down, so it happens at most every two seconds, which also keeps
+        the queue short.
         """
         if self._started is None:
             return self._before

@@ -23,36 +23,52 @@ class Compiled:
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
         self.eager = objective.outcome
-        # Without the guard on global state, PyTorch does not compile again when the number of threads changes.
-        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]}
+        # Without the guard on global state, PyTorch does not compile again when the number of
+        # threads changes.
+        options: dict[str, Any] = {
+            "guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]
+        }
         self.outcome = torch.compile(objective.outcome, dynamic=True, options=options)
 
     def compile(
-        self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any]
+        self,
+        step: TrainingStep,
+        stages: Sequence[Stage],
+        report: Report,
+        around: AbstractContextManager[Any],
     ) -> None:
         """Compile, inside of `around`. No weight, optimizer or RNG state changes.
 
-        All stages share the code, except those with one window per batch or one masked position per window: PyTorch
-        compiles sizes of 1 separately. So a batch of each length runs here, with one masked position if a stage has it.
+        All stages share the code, except those with one window per batch or one masked position per
+        window: PyTorch compiles sizes of 1 separately. So a batch of each length runs here, with
+        one masked position if a stage has it.
         """
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
-        # Sizes that are equal by chance, such as a window's length and d_model, differ in the next stage.
+        # Sizes that are equal by chance, such as a window's length and d_model, differ in the next
+        # stage.
         torch.fx.experimental._config.use_duck_shape = False
         config = torch._dynamo.config
-        # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
+        # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU
+        # has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
-        config.nested_graph_breaks = _leave_out(step.update.model)  # one graph after what is left out, not several
-        config.specialize_float = True  # as inputs of the code, constants such as 1e-5 would make PyTorch trace twice
+        # one graph after what is left out, not several
+        config.nested_graph_breaks = _leave_out(step.update.model)
+        # as inputs of the code, constants such as 1e-5 would make PyTorch trace twice
+        config.specialize_float = True
         config.recompile_limit = 64  # models per process; by default, a ninth runs in eager mode
         reason = ""
         try:
             with around, without_side_effects(step):
-                kinds = {(each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each for each in stages}
+                kinds = {
+                    (each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each
+                    for each in stages
+                }
                 for stage in kinds.values():
                     batches = step.draw(stage)
                     step.update.forward_backward(batches[0], self.counts(batches))
-        except Exception as error:  # training can do without anything that a missing or broken compiler raises
+        # training can do without anything that a missing or broken compiler raises
+        except Exception as error:
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))
         if reason := self.agreed(reason):
@@ -68,8 +84,13 @@ class Compiled:
 
 @contextmanager
 def without_side_effects(step: TrainingStep) -> Iterator[None]:
-    """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are not restored."""
-    windows, masker, device = step.windows.state_dict(), step.masker.state_dict(), step.update.device
+    """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are
+    not restored."""
+    windows, masker, device = (
+        step.windows.state_dict(),
+        step.masker.state_dict(),
+        step.update.device,
+    )
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield
@@ -80,9 +101,11 @@ def without_side_effects(step: TrainingStep) -> Iterator[None]:
 
 
 def _leave_out(model: nn.Module) -> bool:
-    """Keep modules whose `can_compile` is False out of the compiled code; returns whether there are any."""
+    """Keep modules whose `can_compile` is False out of the compiled code; returns whether there are
+    any."""
     found = [module for module in model.modules() if not getattr(module, "can_compile", True)]
-    # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a second.
+    # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a
+    # second.
     for module in (module for module in found if "forward" not in vars(module)):
         module.forward = torch.compiler.disable(module.forward)
     return bool(found)

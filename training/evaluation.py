@@ -1,4 +1,5 @@
-"""The validation loss: the masked cross-entropy of the validation protocol, in nats per masked token."""
+"""The validation loss: the masked cross-entropy of the validation protocol, in nats per masked
+token."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -43,18 +44,21 @@ def evaluating(model: nn.Module, device: torch.device) -> Iterator[None]:
         model.train(was_training)
 
 
-def masked_outcomes(model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int) -> Outcomes:
+def masked_outcomes(
+    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+) -> Outcomes:
     """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
 
-    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are masked. Both
-    results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
+    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which
+    are masked. Both results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
     """
     losses, correct = [], []
     n_at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     with evaluating(model, windows.device):
         for tokens, hidden in zip(windows.split(n_at_once), masked.split(n_at_once), strict=True):
             positions = torch.nonzero(hidden.flatten()).flatten()
-            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64
+            # MPS has no float64
+            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()
             labels = tokens.flatten()[positions].cpu()
             losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
             correct.append(logits.argmax(-1) == labels)
@@ -62,9 +66,14 @@ def masked_outcomes(model: nn.Module, windows: torch.Tensor, masked: torch.Tenso
 
 
 def evaluate(
-    model: nn.Module, validation: ValidationSet, mask_token: int, seq_len: int, outcomes_of: Measure = masked_outcomes
+    model: nn.Module,
+    validation: ValidationSet,
+    mask_token: int,
+    seq_len: int,
+    outcomes_of: Measure = masked_outcomes,
 ) -> Evaluation:
-    """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is float32.
+    """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is
+    float32.
 
     `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers.
     """
@@ -77,7 +86,8 @@ def evaluate(
         cut = [per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces]
         at_seq_len = torch.stack(cut).sum(0)
     n, n_masked = validation.n_windows, validation.n_masked
-    per_token = losses / n_masked  # [n_windows]; their mean is the loss per masked position, also with [UNK]
+    # [n_windows]; their mean is the loss per masked position, also with [UNK]
+    per_token = losses / n_masked
     return Evaluation(
         loss=per_token.mean().item(),
         loss_stderr=(per_token.std() / n**0.5).item() if n > 1 else math.nan,
@@ -89,7 +99,8 @@ def evaluate(
 
 
 def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
-    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in float64."""
+    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in
+    float64."""
     losses, correct = outcomes
     window = torch.nonzero(masked)[:, 0].cpu()
     zeros = torch.zeros(len(masked), dtype=torch.float64)
@@ -106,13 +117,19 @@ class Evaluator:
     corpus: str  # its name
     outcomes_of: Measure = masked_outcomes
 
-    def row(self, facts: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
-        """A row, and the evaluation in it. `facts` holds its step, chars, seconds and settings, `before` the chars and
-        seconds of the last evaluation, `sums` those of the steps since then."""
-        evaluation = evaluate(self.model, self.validation, self.mask_token, facts["seq_len"], self.outcomes_of)
+    def row(
+        self, facts: Mapping[str, Any], before: Mapping[str, Any], sums: Sums
+    ) -> tuple[dict[str, Any], Evaluation]:
+        """A row, and the evaluation in it. `facts` holds its step, chars, seconds and settings,
+        `before` the chars and seconds of the last evaluation, `sums` those of the steps since then.
+        """
+        evaluation = evaluate(
+            self.model, self.validation, self.mask_token, facts["seq_len"], self.outcomes_of
+        )
         chars, seconds = (facts[name] - before[name] for name in ("chars", "seconds"))
         totals = {name: float(total) for name, total in sums.items()}
-        n_labels, n_steps = (totals[name] or math.nan for name in ("n_labels", "n_steps"))  # nan: no step had labels
+        # nan: no step had labels
+        n_labels, n_steps = (totals[name] or math.nan for name in ("n_labels", "n_steps"))
         row = {
             **facts,
             "corpus": self.corpus,

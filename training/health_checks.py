@@ -32,11 +32,15 @@ class HealthCheckError(StoppedError):
 def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
     """Raise HealthCheckError if the loss is below the floor by more than 5 standard errors.
 
-    `losses` and `floor` `[n_windows]` are sums over the same masked positions. The standard error is that of the
-    paired difference over windows, because positions of one window are not independent.
+    `losses` and `floor` `[n_windows]` are sums over the same masked positions. The standard error
+    is that of the paired difference over windows, because positions of one window are not
+    independent.
     """
     difference = paired_difference(losses, floor)
-    if difference.stderr is not None and -difference.mean > LEAK_STANDARD_ERRORS * difference.stderr:
+    if (
+        difference.stderr is not None
+        and -difference.mean > LEAK_STANDARD_ERRORS * difference.stderr
+    ):
         raise HealthCheckError(
             f"the validation loss is {-difference.mean:.3g} nats per window below the lowest possible loss, more than"
             f" {LEAK_STANDARD_ERRORS:g} standard errors: labels leak into the inputs; check what the model receives at"
@@ -60,7 +64,8 @@ def check_row(row: Mapping[str, Any]) -> None:
 
 
 def check_skipped_steps(skipped_in_a_row: torch.Tensor, step: int, seq_len: int) -> None:
-    """Raise HealthCheckError if too many steps in a row were skipped. Reading their number synchronizes."""
+    """Raise HealthCheckError if too many steps in a row were skipped. Reading their number
+    synchronizes."""
     if (n_skipped := int(skipped_in_a_row)) >= SKIPPED_IN_A_ROW:
         raise HealthCheckError(
             f"the loss or its gradients were infinite or NaN in the last {n_skipped} steps, up to step"
@@ -86,10 +91,14 @@ class HealthChecks(Callback):
             check_skipped_steps(update.skipped_in_a_row, trainer.step, stage.seq_len)
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
-        check_skipped_steps(trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"])
+        check_skipped_steps(
+            trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"]
+        )
         check_row(row)
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         is_near_unigram = row["loss.valid"] > self.unigram - PLATEAU_NATS
         self.n_near_unigram = self.n_near_unigram + 1 if is_near_unigram else 0
         if row.get("ignored_labels", 0) > IGNORED_SHARE:
@@ -123,9 +132,9 @@ class HealthChecks(Callback):
 
 @torch.no_grad()
 def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
-    """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf` (PyTorch's fused
-    ones, Muon and RowAdagrad) skip a step that is not finite. The changes of others are undone with copies, which cost
-    memory and time."""
+    """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf`
+    (PyTorch's fused ones, Muon and RowAdagrad) skip a step that is not finite. The changes of
+    others are undone with copies, which cost memory and time."""
     skipped = 1.0 - is_finite.float()
     for optimizer in optimizers:
         if getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -134,12 +143,22 @@ def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -
             continue
         before = {key: tensor.clone() for key, tensor in changed_by(optimizer).items()}
         optimizer.step()
-        for key, tensor in changed_by(optimizer).items():  # a state that the step has created starts at zero
+        # a state that the step has created starts at zero
+        for key, tensor in changed_by(optimizer).items():
             tensor.copy_(torch.where(is_finite, tensor, before.get(key, torch.zeros_like(tensor))))
 
 
 def changed_by(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
-    """The weights and the states that a step of an optimizer changes; of sharded ones, the part of this process."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    named = [(id(p), {"": p, **optimizer.state.get(p, {})}) for p in parameters]  # each call makes new local parts
-    return {(i, name): local(t) for i, each in named for name, t in each.items() if isinstance(t, torch.Tensor)}
+    """The weights and the states that a step of an optimizer changes; of sharded ones, the part of
+    this process."""
+    parameters = [
+        p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+    ]
+    # each call makes new local parts
+    named = [(id(p), {"": p, **optimizer.state.get(p, {})}) for p in parameters]
+    return {
+        (i, name): local(t)
+        for i, each in named
+        for name, t in each.items()
+        if isinstance(t, torch.Tensor)
+    }

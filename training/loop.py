@@ -12,11 +12,13 @@ from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, mean_rate, stage_at
 from training.step import TrainingStep
 
-SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")  # copied into checkpoints
+# copied into checkpoints
+SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")
 
 
 class Now(NamedTuple):
-    """Values that depend on a clock or a signal. With several processes, all use those of the first one."""
+    """Values that depend on a clock or a signal. With several processes, all use those of the first
+    one."""
 
     progress: float  # the share of the budget that is spent
     must_stop: bool
@@ -26,17 +28,25 @@ class Now(NamedTuple):
 class Trainer:
     """Trains and evaluates a model. `distributed.parallel` has the subclass for several processes."""
 
-    def __init__(self, training_step: TrainingStep, schedule: Schedule, evaluator: Evaluator, clock: TrainingClock):
+    def __init__(
+        self,
+        training_step: TrainingStep,
+        schedule: Schedule,
+        evaluator: Evaluator,
+        clock: TrainingClock,
+    ):
         self.training_step, self.model = training_step, training_step.update.model
         self.schedule, self.evaluator, self.clock = schedule, evaluator, clock
         self.callbacks: list[Callback] = []
         self.step = self.chars = self.n_evaluations = 0  # so far
         self.began = self.last_save = self.wall_seconds = 0.0
         self.best_loss, self.must_stop = float("inf"), False
-        self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
+        # position of the last evaluation, and sums since then
+        self.evaluated_at, self.sums = self.position(), Sums()
 
     def train(self) -> None:
-        """Train until the last evaluation, at the end of the budget, or until a signal sets `must_stop`."""
+        """Train until the last evaluation, at the end of the budget, or until a signal sets
+        `must_stop`."""
         self.began = time.monotonic() - self.wall_seconds  # with the earlier parts of a resumed run
         self.last_save = time.monotonic()
         self.call("begin")  # torch.compile runs here, before the clock starts
@@ -44,13 +54,17 @@ class Trainer:
         self.clock.start()
         now = self.now()
         while self.n_evaluations < self.schedule.evaluations and not now.must_stop:
-            stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
-            factor = self.schedule.learning_rate_at(now.progress)  # the learning rate as a share of its peak
+            # window length and masking rate
+            stage = stage_at(self.schedule.stages, now.progress, self.step)
+            # the learning rate as a share of its peak
+            factor = self.schedule.learning_rate_at(now.progress)
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # by hand on the dashboard, for example
+                # by hand on the dashboard, for example
+                stage, factor = callback.adjust(self, stage, factor)
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)  # of one step; `Evaluator.row` averages them
+            # of one step; `Evaluator.row` averages them
+            sums = self.training_step(stage, now.progress)
             self.sums = {name: self.sums.get(name, 0) + value for name, value in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
@@ -69,21 +83,32 @@ class Trainer:
         self.call("end")
 
     def evaluate(self, stage: Stage, progress: float) -> None:
-        """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record it (`evaluated`)."""
-        self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
-        facts = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
-        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)  # a stage may alternate between rates
+        """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record
+        it (`evaluated`)."""
+        self.n_evaluations, self.wall_seconds = (
+            self.schedule.evaluations_due(progress),
+            time.monotonic() - self.began,
+        )
+        facts = self.position() | {
+            "wall_seconds": round(self.wall_seconds, 3),
+            "seq_len": stage.seq_len,
+        }
+        # a stage may alternate between rates
+        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)
         facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
-        row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)  # runs on the validation set
+        # runs on the validation set
+        row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
         self.call("measured", row, evaluation)
-        loss = row.get("loss.bound", row["loss.valid"])  # a callback adds it if masking rates alternate
+        # a callback adds it if masking rates alternate
+        loss = row.get("loss.bound", row["loss.valid"])
         best = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         self.call("evaluated", row, best)
         self.evaluated_at, self.sums = self.position(), Sums()
 
     def save(self, is_last: bool = False) -> None:
-        """Have a callback write a checkpoint (`training.resume.Recorder`). All processes must call it together."""
+        """Have a callback write a checkpoint (`training.resume.Recorder`). All processes must call
+        it together."""
         self.wall_seconds = time.monotonic() - self.began
         self.call("save", self.weights(), self.state_dict(), is_last)
         self.last_save = time.monotonic()
@@ -117,6 +142,8 @@ class Trainer:
         return {name: getattr(self, name) for name in SAVED} | {
             "seconds": self.clock.seconds,
             "sums": self.sums,
-            "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},
+            "callbacks": {
+                callback.name: callback.state_dict() for callback in self.callbacks if callback.name
+            },
             "training_step": self.training_step.state_dict(),
         }

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-# Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small singular values grow
-# fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
+# Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small
+# singular values grow fast. The iteration does not converge: after five steps, singular values that
+# were not near 0 are between 0.7 and 1.2.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
 # Here, because torch.compile cannot trace the calls.
@@ -21,18 +22,30 @@ def local(tensor: Any) -> torch.Tensor:
 
 
 class Muon(Optimizer):
-    """Momentum with orthogonal updates (Jordan et al. 2024) and decoupled weight decay, for matrices only.
+    """Momentum with orthogonal updates (Jordan et al. 2024) and decoupled weight decay, for
+    matrices only.
 
-    Computes the same as `torch.optim.Muon`, which updates one matrix at a time and always in bfloat16. That is many
-    times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together, and in
-    bfloat16 only where that is faster.
+    Computes the same as `torch.optim.Muon`, which updates one matrix at a time and always in
+    bfloat16. That is many times slower on processors without bfloat16 instructions. This one
+    updates all matrices of a shape together, and in bfloat16 only where that is faster.
     """
 
     def __init__(
-        self, matrices: Iterable[nn.Parameter], *, lr: float, weight_decay: float = 0.0, momentum: float = 0.95
+        self,
+        matrices: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
     ):
-        # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
-        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "capturable": False}
+        # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a
+        # tensor.
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "capturable": False,
+        }
         super().__init__(matrices, defaults)
         self._step_supports_amp_scaling, self.found_inf = True, None  # see `training.health_checks`
 
@@ -55,7 +68,8 @@ class Muon(Optimizer):
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         gradients = [local(matrix.grad) for matrix in matrices]
-        if self.found_inf is not None:  # in a skipped step, gradients become the averages, which then do not change
+        # in a skipped step, gradients become the averages, which then do not change
+        if self.found_inf is not None:
             is_skipped = self.found_inf > 0
             for average, gradient in zip(momenta, gradients, strict=True):
                 torch.where(is_skipped, average, gradient, out=gradient)
@@ -64,16 +78,22 @@ class Muon(Optimizer):
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """The next directions `[n, rows, columns]` of matrices of one shape: Nesterov momentum."""
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
-        return torch.stack(torch._foreach_lerp([local(matrix.grad) for matrix in matrices], momenta, momentum))
+        return torch.stack(
+            torch._foreach_lerp([local(matrix.grad) for matrix in matrices], momenta, momentum)
+        )
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
         self.apply(matrices, orthogonal(self.directions(matrices, group["momentum"])), group)
 
-    def apply(self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]) -> None:
+    def apply(
+        self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]
+    ) -> None:
         """Add orthogonal `updates` `[n, rows, columns]` to matrices of one shape."""
         rows, columns = matrices[0].shape
-        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)  # 0: skipped
-        # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
+        # 0: skipped
+        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)
+        # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up
+        # for that.
         rate = lr * max(1.0, rows / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]
         torch._foreach_mul_(parts, 1 - lr * group["weight_decay"])
@@ -81,20 +101,22 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Approximate the nearest orthogonal matrices to `[n, rows, columns]`: U V^T for a matrix U S V^T.
+    """Approximate the nearest orthogonal matrices to `[n, rows, columns]`: U V^T for a matrix U S
+    V^T.
 
-    The Newton-Schulz iteration X <- a X + b (X X^T) X + c (X X^T)^2 X, starting with singular values of at most 1.
-    Each step is X <- P X with a polynomial P of X X^T, and X X^T then becomes P (X X^T) P. So the product of all P
-    can be computed from the first X X^T alone.
+    The Newton-Schulz iteration X <- a X + b (X X^T) X + c (X X^T)^2 X, starting with singular
+    values of at most 1. Each step is X <- P X with a polynomial P of X X^T, and X X^T then becomes
+    P (X X^T) P. So the product of all P can be computed from the first X X^T alone.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     is_fast = x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if is_fast or (x.device.type == "cpu" and CPU_HAS_BFLOAT16 and x.shape[1] >= 256):  # 128 gains little
+    # 128 gains little
+    if is_fast or (x.device.type == "cpu" and CPU_HAS_BFLOAT16 and x.shape[1] >= 256):
         x = x.bfloat16()
-    # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3. bfloat16 has too few
-    # digits for the product of all P.
+    # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3.
+    # bfloat16 has too few digits for the product of all P.
     if x.shape[2] >= 2 * x.shape[1] and x.dtype != torch.bfloat16:
         x = _factor(x @ x.mT) @ x
     else:

@@ -9,19 +9,23 @@ from torch.nn import functional as F
 
 from data.masking import IGNORED_LABEL, MaskedBatch
 
-Sums = dict[str, torch.Tensor]  # scalars by name; they stay on the device, because reading them would synchronize
+# scalars by name; they stay on the device, because reading them would synchronize
+Sums = dict[str, torch.Tensor]
 Losses = list[torch.Tensor]  # [n_masked] nats, for each batch of a step
 
 
 class Outcome(NamedTuple):
-    """A model's result on a batch. Sums, not means, so that batches can be added and divided by their labels once."""
+    """A model's result on a batch. Sums, not means, so that batches can be added and divided by
+    their labels once."""
 
     losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
     sums: Sums
 
     def detached(self) -> "Outcome":
         """The same without the graph of gradients."""
-        return Outcome(self.losses.detach(), {name: total.detach() for name, total in self.sums.items()})
+        return Outcome(
+            self.losses.detach(), {name: total.detach() for name, total in self.sums.items()}
+        )
 
 
 class MaskedObjective:
@@ -39,16 +43,22 @@ class MaskedObjective:
         n_labels = torch.stack([(batch.labels != IGNORED_LABEL).sum() for batch in batches]).sum()
         return {
             "n_labels": n_labels,  # every label has the same weight, whichever batch it is in
-            "n_positions": torch.full_like(n_labels, sum(len(batch.positions) for batch in batches)),
+            "n_positions": torch.full_like(
+                n_labels, sum(len(batch.positions) for batch in batches)
+            ),
         }
 
     def loss(self, sums: Sums, counts: Sums) -> torch.Tensor:
-        """A batch's share of the loss of a step, from the `sums` of the batch and the `counts` of the step."""
+        """A batch's share of the loss of a step, from the `sums` of the batch and the `counts` of
+        the step."""
         return sums["loss_sum"] / counts["n_labels"].clamp(min=1)
 
 
 def outcome_of(logits: torch.Tensor, labels: torch.Tensor) -> Outcome:
-    """The cross-entropy (nats) of `logits` `[n_masked, n_tokens]` at the `labels` `[n_masked]` that count."""
+    """The cross-entropy (nats) of `logits` `[n_masked, n_tokens]` at the `labels` `[n_masked]` that
+    count."""
     logits = logits.float()
     losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED_LABEL)
-    return Outcome(losses, {"loss_sum": losses.sum(), "n_correct": (logits.argmax(-1) == labels).sum()})
+    return Outcome(
+        losses, {"loss_sum": losses.sum(), "n_correct": (logits.argmax(-1) == labels).sum()}
+    )

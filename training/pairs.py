@@ -1,4 +1,5 @@
-"""A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See `data.pairs`."""
+"""A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See
+`data.pairs`."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +24,10 @@ class PairObjective(MaskedObjective):
         logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, segments)  # type: ignore[operator]
         masked = outcome_of(logits, batch.labels)
         losses, correct = pair_outcomes(pair_logits, labels)
-        return Outcome(masked.losses, masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()})
+        return Outcome(
+            masked.losses,
+            masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()},
+        )
 
     def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
         counts = super().counts(batches)
@@ -34,9 +38,14 @@ class PairObjective(MaskedObjective):
         return super().loss(sums, counts) + sums["pair_loss_sum"] / counts["n_pairs"]
 
 
-def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The binary cross-entropy (nats) of pairs, and whether the more likely label is correct, both `[batch]`."""
-    losses = F.binary_cross_entropy_with_logits(pair_logits.float(), labels.float(), reduction="none")
+def pair_outcomes(
+    pair_logits: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The binary cross-entropy (nats) of pairs, and whether the more likely label is correct, both
+    `[batch]`."""
+    losses = F.binary_cross_entropy_with_logits(
+        pair_logits.float(), labels.float(), reduction="none"
+    )
     return losses, (pair_logits > 0) == labels
 
 
@@ -44,10 +53,13 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     """Loss (nats) and accuracy on pairs of text, with no character masked."""
     outcomes = []
     n_at_once = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
-    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
+    # its logits are not used
+    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)
     parts = (windows.tokens, *windows.further)
     with evaluating(model, windows.tokens.device):
-        for tokens, segments, labels in zip(*(part.split(n_at_once) for part in parts), strict=True):
+        for tokens, segments, labels in zip(
+            *(part.split(n_at_once) for part in parts), strict=True
+        ):
             _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
             outcomes.append(pair_outcomes(pair_logits, labels))
     losses, correct = (torch.cat(parts) for parts in zip(*outcomes, strict=True))
@@ -55,7 +67,8 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
 
 
 class PairMeasure(Callback):
-    """Adds the loss and the accuracy on pairs to each row of metrics.jsonl. Guessing has an accuracy of one half."""
+    """Adds the loss and the accuracy on pairs to each row of metrics.jsonl. Guessing has an
+    accuracy of one half."""
 
     def __init__(self, name: str, validation: WindowBatch):
         """`name` is the objective on pairs, nsp or sop."""

@@ -15,7 +15,15 @@ from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, Content, has_shards, load_last, put_weights, save_last
+from training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    Content,
+    has_shards,
+    load_last,
+    put_weights,
+    save_last,
+)
 from training.loop import SAVED, Trainer
 
 
@@ -35,18 +43,28 @@ def begin(
 
 
 class Recorder(Callback):
-    """Writes the rows, the events, the best weights and the checkpoints of a run. A full disk delays them."""
+    """Writes the rows, the events, the best weights and the checkpoints of a run. A full disk
+    delays them."""
 
     def __init__(self, run: RunFolder, environment: Mapping[str, Any], in_background: bool = False):
-        """`environment` holds the versions and settings that an exact resume depends on. With `in_background`, a thread
-        writes copies of the weights; training on a CPU would leave it no core."""
-        self.run, self.environment, self.best_path = run, environment, run.checkpoints / "best.safetensors"
-        self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
+        """`environment` holds the versions and settings that an exact resume depends on. With
+        `in_background`, a thread writes copies of the weights; training on a CPU would leave it no
+        core."""
+        self.run, self.environment, self.best_path = (
+            run,
+            environment,
+            run.checkpoints / "best.safetensors",
+        )
+        # writes the rows that the disk has not taken yet
+        self.waiting: deque[Callable[[], None]] = deque()
         self.best: Callable[[Path], None] | None = None  # writes weights that are not yet written
-        self.thread = ThreadPoolExecutor(1) if in_background else None  # the end of the program waits for it
+        # the end of the program waits for it
+        self.thread = ThreadPoolExecutor(1) if in_background else None
         self.saving: tuple[Future[None], str] | None = None
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         with reporting_os_errors(trainer.report, "a row; it stays queued"):
             self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
@@ -65,7 +83,9 @@ class Recorder(Callback):
             self.waiting[0]()
             self.waiting.popleft()
 
-    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+    def save(
+        self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool
+    ) -> None:
         self._finish(trainer.report)
         what = "the checkpoint; will try again"
         with nullcontext() if is_last else reporting_os_errors(trainer.report, what):
@@ -88,7 +108,8 @@ class Recorder(Callback):
                 future.result()
 
     def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
-        """Returns a function that writes a checkpoint with these weights and this state as they are now."""
+        """Returns a function that writes a checkpoint with these weights and this state as they are
+        now."""
         return Content.of(weights, state).save
 
     def _save_best(self) -> None:
@@ -97,7 +118,8 @@ class Recorder(Callback):
             self.best = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
+        """The sizes of the run's files, after everything that waits is written. Raises OSError if
+        that fails."""
         self._write()
         self._save_best()
         return {"environment": self.environment, "sizes": self.run.sizes()}
@@ -105,12 +127,14 @@ class Recorder(Callback):
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
-    found = load_last(run.checkpoints, mapped=has_shards(trainer.model.parameters()))  # each process copies its rows
+    # each process copies its rows
+    found = load_last(run.checkpoints, mapped=has_shards(trainer.model.parameters()))
     put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
         put_state(trainer, found.state)
         check_shapes(trainer.training_step.update.optimizers)
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
+    # nested content is wrong
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise CheckpointError(f"{found.path} is not a state of this run ({error})") from error
     return found
 
@@ -119,16 +143,22 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Give a new trainer the state that `Trainer.state_dict` returned."""
     for name in SAVED:
         setattr(trainer, name, state[name])
-    if ("bound" in {callback.name for callback in trainer.callbacks}) != ("bound" in state["callbacks"]):
+    if ("bound" in {callback.name for callback in trainer.callbacks}) != (
+        "bound" in state["callbacks"]
+    ):
         trainer.best_loss = float("inf")  # a `loss.bound` and a `loss.valid` do not compare
     trainer.clock.set(state["seconds"])
     device = trainer.training_step.update.device
     trainer.sums = {name: total.to(device, copy=True) for name, total in state["sums"].items()}
     # With a longer budget the evaluations are farther apart, so fewer of them are done.
-    trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations_due(trainer.progress()))
+    trainer.n_evaluations = min(
+        trainer.n_evaluations, trainer.schedule.evaluations_due(trainer.progress())
+    )
     if trainer.step > trainer.evaluated_at["step"]:  # at least the last one is still to come
         trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations - 1)
-    for callback in (callback for callback in trainer.callbacks if callback.name in state["callbacks"]):
+    for callback in (
+        callback for callback in trainer.callbacks if callback.name in state["callbacks"]
+    ):
         callback.load_state_dict(state["callbacks"][callback.name])
     trainer.training_step.load_state_dict(state["training_step"])
 
@@ -137,40 +167,69 @@ def check_shapes(optimizers: Iterable[Optimizer]) -> None:
     """Raise ValueError if the state of an optimizer has wrong shapes, which PyTorch does not check."""
     for parameter, values in (item for optimizer in optimizers for item in optimizer.state.items()):
         allowed = {parameter.shape, parameter.shape[:1], torch.Size()}
-        if not {tensor.shape for tensor in values.values() if isinstance(tensor, torch.Tensor)} <= allowed:
+        if (
+            not {tensor.shape for tensor in values.values() if isinstance(tensor, torch.Tensor)}
+            <= allowed
+        ):
             raise ValueError("an optimizer's state does not have the shape of its parameter")
 
 
 def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: Corpus) -> None:
-    """Load the run's last whole checkpoint into a new trainer, and cut the run's files back to that moment.
+    """Load the run's last whole checkpoint into a new trainer, and cut the run's files back to that
+    moment.
 
-    Raises RunFolderError if the text has changed, the files are damaged, or the budget is spent; CheckpointError if no
-    checkpoint is whole.
+    Raises RunFolderError if the text has changed, the files are damaged, or the budget is spent;
+    CheckpointError if no checkpoint is whole.
     """
     if run.corpus()["sha256"] != corpus.sha256:
-        raise RunFolderError(f"{run.path}: its corpus {corpus.name} has changed since the run was trained on it")
+        raise RunFolderError(
+            f"{run.path}: its corpus {corpus.name} has changed since the run was trained on it"
+        )
     found = restore(run, trainer)
     if found.path.stem == "previous":
-        print("warning: the last checkpoint is damaged or missing; resuming from the one before it", flush=True)
-    elif trainer.progress() >= 1 and run.status()["status"] == "completed":  # not killed after its last step
-        limits = ((name, getattr(trainer.schedule, name)) for name in ("max_steps", "max_chars", "max_seconds"))
+        print(
+            "warning: the last checkpoint is damaged or missing; resuming from the one before it",
+            flush=True,
+        )
+    # not killed after its last step
+    elif trainer.progress() >= 1 and run.status()["status"] == "completed":
+        limits = (
+            (name, getattr(trainer.schedule, name))
+            for name in ("max_steps", "max_chars", "max_seconds")
+        )
         key, limit = next((name, limit) for name, limit in limits if limit is not None)
         longer = f"training.{key}={2 * limit:g}"
-        raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
+        raise RunFolderError(
+            f"{run.path} has spent its budget: give it a longer one, such as {longer}"
+        )
     saved = found.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
     for leftover in run.checkpoints.glob("*.tmp"):  # of a process that was killed while it wrote
         leftover.unlink()
     before = run.config()
-    # A key that the run's config lacks is newer than the run, which was trained with the key's default.
-    changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}
+    # A key that the run's config lacks is newer than the run, which was trained with the key's
+    # default.
+    changed = {
+        key: [before[key], value]
+        for key, value in values.items()
+        if key in before and before[key] != value
+    }
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
-    print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
-    now = next(callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder))
+    print(
+        f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training",
+        flush=True,
+    )
+    now = next(
+        callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder)
+    )
     then = saved["environment"]
     if now["device"] == "cpu":
         then = {"training.precision": "float32"} | then  # what CPUs had before it was recorded
-    differing = [f"{name} was {was}, is {now.get(name)}" for name, was in then.items() if now.get(name) != was]
+    differing = [
+        f"{name} was {was}, is {now.get(name)}"
+        for name, was in then.items()
+        if now.get(name) != was
+    ]
     if differing:
         print(f"warning: {'; '.join(differing)}: the run will not continue bit for bit", flush=True)

@@ -1,7 +1,9 @@
-"""The training budget and everything that depends on how much of it is spent, as pure functions, without PyTorch.
+"""The training budget and everything that depends on how much of it is spent, as pure functions,
+without PyTorch.
 
-Sequence-length warmup is data: rows that say which windows are trained on during which share of the budget. Short
-windows first make it easier to learn which visible characters matter; long windows later give context.
+Sequence-length warmup is data: rows that say which windows are trained on during which share of the
+budget. Short windows first make it easier to learn which visible characters matter; long windows
+later give context.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stage:
-    """A row of the schedule, with one of its masking rates: a row with several becomes stages that end together."""
+    """A row of the schedule, with one of its masking rates: a row with several becomes stages that
+    end together."""
 
     until: float  # the share of the training budget at which the row ends
     seq_len: int
@@ -25,7 +28,8 @@ def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
 
 
 def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
-    """The stage of a step at `progress`, the share of the training budget that is spent; at 1, of the last row.
+    """The stage of a step at `progress`, the share of the training budget that is spent; at 1, of
+    the last row.
 
     The steps of a row with several masking rates cycle through them.
     """
@@ -63,10 +67,11 @@ class Schedule:
         return min(1.0, max(value / limit for value, limit in spent if limit is not None))
 
     def learning_rate_at(self, progress: float) -> float:
-        """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to the final rate.
+        """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to
+        the final rate.
 
-        The rise takes the first `warmup` of the budget, the fall the last `decay`. The rise starts above 0, so that the
-        first step already trains.
+        The rise takes the first `warmup` of the budget, the fall the last `decay`. The rise starts
+        above 0, so that the first step already trains.
         """
         if progress < self.warmup:
             return max(progress / self.warmup, 0.01)

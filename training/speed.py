@@ -1,4 +1,5 @@
-"""The speed of a run in its rows: the share of the device's peak rate, and of the time spent waiting for data."""
+"""The speed of a run in its rows: the share of the device's peak rate, and of the time spent
+waiting for data."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +22,8 @@ PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm, torch.o
 
 
 class ShareOfPeak(Callback):
-    """Adds the rate of the model's matrix products, relative to that of its largest matrix in a product alone."""
+    """Adds the rate of the model's matrix products, relative to that of its largest matrix in a
+    product alone."""
 
     def __init__(self, n_devices: int):
         self.n_devices = n_devices
@@ -35,25 +37,36 @@ class ShareOfPeak(Callback):
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         if self.peak:
-            n_masked, device = n_masked_in(row["seq_len"], row["masking_prob"]), trainer.training_step.update.device
-            rate = row["chars_per_second"] * operations_per_char(trainer.model, row["seq_len"], n_masked, device)
+            n_masked, device = (
+                n_masked_in(row["seq_len"], row["masking_prob"]),
+                trainer.training_step.update.device,
+            )
+            rate = row["chars_per_second"] * operations_per_char(
+                trainer.model, row["seq_len"], n_masked, device
+            )
             row["share_of_peak"] = rate / self.n_devices / self.peak
 
 
 class Operations(TorchDispatchMode):
-    """Counts the floating-point operations of matrix products. PyTorch's own counter imports its compiler."""
+    """Counts the floating-point operations of matrix products. PyTorch's own counter imports its
+    compiler."""
 
     n = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
         result = function(*arguments, **(keywords or {}))
         if function.overloadpacket in PRODUCTS:
             self.n += 2 * result.numel() * arguments[-2].shape[-1]
         return result
 
 
-def operations_per_char(model: nn.Module, seq_len: int, n_masked: int, device: torch.device) -> float:
-    """Floating-point operations of a model's matrix products, forward and backward, which takes twice as many."""
+def operations_per_char(
+    model: nn.Module, seq_len: int, n_masked: int, device: torch.device
+) -> float:
+    """Floating-point operations of a model's matrix products, forward and backward, which takes
+    twice as many."""
     inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
     positions = torch.arange(n_masked, device=device)
     per_window = getattr(model, "takes_positions_per_window", False)
@@ -64,13 +77,18 @@ def operations_per_char(model: nn.Module, seq_len: int, n_masked: int, device: t
 
 
 def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype) -> float:
-    """The rate, in operations per second, of products of `[n_rows, n_in]` and the largest matrix of the model."""
+    """The rate, in operations per second, of products of `[n_rows, n_in]` and the largest matrix of
+    the model."""
     shapes = [module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)]
     if not shapes:
         return 0.0
     (n_out, n_in), n_rows = max(shapes, key=torch.Size.numel), min(n_rows, MOST_ROWS)
-    random = partial(torch.randn, generator=torch.Generator(device).manual_seed(0), dtype=dtype, device=device)
-    product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out))
+    random = partial(
+        torch.randn, generator=torch.Generator(device).manual_seed(0), dtype=dtype, device=device
+    )
+    product = partial(
+        torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out)
+    )
     seconds_per_call(product, 1)  # warms up
     n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
     return 2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS))
@@ -90,8 +108,12 @@ class DataWaiting(Callback):
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         windows = trainer.training_step.windows
-        row["waiting"] = windows.waited / max(row["seconds"] - trainer.evaluated_at["seconds"], 1e-9)
+        row["waiting"] = windows.waited / max(
+            row["seconds"] - trainer.evaluated_at["seconds"], 1e-9
+        )
         windows.waited = 0.0
         if row["waiting"] > MOST_WAITING:
             share = f"{row['waiting']:.0%} of its time"
-            trainer.report(f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk")
+            trainer.report(
+                f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk"
+            )

@@ -15,7 +15,8 @@ from training.schedule import Stage
 
 
 class TrainingStep:
-    """Draws windows, masks them, and updates the weights. `distributed.parallel` overrides it for several processes."""
+    """Draws windows, masks them, and updates the weights. `distributed.parallel` overrides it for
+    several processes."""
 
     def __init__(
         self,
@@ -23,11 +24,17 @@ class TrainingStep:
         masker: Masker,
         update: "Update",
         *,
-        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # by default `update`; or its CUDA graphs
+        # by default `update`; or its CUDA graphs
+        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,
         chars_per_step: int,  # in fact tokens; by default, each is a character
         grad_accum_steps: int = 1,  # micro-batches per step
     ):
-        self.windows, self.masker, self.update, self.change_weights = windows, masker, update, change_weights or update
+        self.windows, self.masker, self.update, self.change_weights = (
+            windows,
+            masker,
+            update,
+            change_weights or update,
+        )
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
@@ -36,17 +43,21 @@ class TrainingStep:
         sums, losses = self.change_weights(batches)
         if self.masker.learns:
             for batch, batch_losses in zip(batches, losses, strict=True):
-                self.observe(batch, batch_losses.nan_to_num(posinf=0.0, neginf=0.0))  # what it learns must stay finite
+                # what it learns must stay finite
+                self.observe(batch, batch_losses.nan_to_num(posinf=0.0, neginf=0.0))
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
-        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels, `[n_masked]`."""
+        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels,
+        `[n_masked]`."""
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            drawn = self.windows.draw(batch_size, stage.seq_len)  # tokens, and where in the training text they are
+            # tokens, and where in the training text they are
+            drawn = self.windows.draw(batch_size, stage.seq_len)
             batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(further=drawn.further))  # segments and labels of pairs; else empty
+            # segments and labels of pairs; else empty
+            batches.append(batch._replace(further=drawn.further))
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
@@ -55,7 +66,10 @@ class TrainingStep:
 
     def state_dict(self) -> dict[str, Any]:
         """All state that later steps depend on, except the weights."""
-        return self.update.state_dict() | {"windows": self.windows.state_dict(), "masker": self.masker.state_dict()}
+        return self.update.state_dict() | {
+            "windows": self.windows.state_dict(),
+            "masker": self.masker.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.update.load_state_dict(state)
@@ -64,10 +78,12 @@ class TrainingStep:
 
 
 class Update:
-    """Updates the weights with masked batches. `distributed.parallel` overrides parts for several processes.
+    """Updates the weights with masked batches. `distributed.parallel` overrides parts for several
+    processes.
 
-    A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row` counts such steps. On a
-    GPU no value is read back, and all state changes in place, so that a CUDA graph can record an update.
+    A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row`
+    counts such steps. On a GPU no value is read back, and all state changes in place, so that a
+    CUDA graph can record an update.
     """
 
     def __init__(
@@ -81,15 +97,20 @@ class Update:
         self.model, self.objective, self.optimizers = model, objective, list(optimizers)
         self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
         self.device = next(model.parameters()).device
-        self.reading_synchronizes = self.device.type != "cpu"  # reading a tensor waits for the device
+        # reading a tensor waits for the device
+        self.reading_synchronizes = self.device.type != "cpu"
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
 
     def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
-        counts = self.objective.counts(batches)  # of the whole step; each batch's loss is divided by them
-        outcomes = [self.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
+        # of the whole step; each batch's loss is divided by them
+        counts = self.objective.counts(batches)
+        outcomes = [
+            self.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches
+        ]
         totals = self.summed([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for the check below and metrics; no gradient
+        # for the check below and metrics; no gradient
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
@@ -97,11 +118,15 @@ class Update:
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
         n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
         sums = {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **totals, **counts}
-        counted = {name: torch.where(is_finite, value, torch.zeros_like(value)) for name, value in sums.items()}
+        counted = {
+            name: torch.where(is_finite, value, torch.zeros_like(value))
+            for name, value in sums.items()
+        }
         return counted, [outcome.losses for outcome in outcomes]
 
     def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
-        """Add the gradients of a batch; returns its outcome. Several processes exchange gradients if `is_last`."""
+        """Add the gradients of a batch; returns its outcome. Several processes exchange gradients
+        if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outcome = self.objective.outcome(self.model, batch)
         self.objective.loss(outcome.sums, counts).backward()
@@ -111,7 +136,8 @@ class Update:
         return {name: torch.stack([each[name] for each in sums]).sum() for name in sums[0]}
 
     def clip(self) -> torch.Tensor:
-        """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before that."""
+        """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before
+        that."""
         gradients = gradients_of(self.model)
         norm = self.total_norm(gradients)
         torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))

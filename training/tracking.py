@@ -1,7 +1,8 @@
-"""Shows a run on the terminal, in its log, and on the dashboard. The only module of training that imports labml.
+"""Shows a run on the terminal, in its log, and on the dashboard. The only module of training that
+imports labml.
 
-A terminal shows labml's progress line. A pipe or file gets one plain line per evaluation, without carriage returns and
-colors.
+A terminal shows labml's progress line. A pipe or file gets one plain line per evaluation, without
+carriage returns and colors.
 """
 
 import sys
@@ -35,7 +36,8 @@ GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
 class PlainDestination(Destination):
-    """labml's log without colors and carriage returns. Lines that labml would overwrite are left out."""
+    """labml's log without colors and carriage returns. Lines that labml would overwrite are left
+    out."""
 
     def log(self, parts: Sequence[Any], *, is_new_line: bool, is_reset: bool) -> None:
         text = "".join(part if isinstance(part, str) else part[0] for part in parts)
@@ -44,31 +46,39 @@ class PlainDestination(Destination):
 
 
 def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
-    """Create labml's experiment with its configs, and return the folder of its run; nothing is written yet.
+    """Create labml's experiment with its configs, and return the folder of its run; nothing is
+    written yet.
 
-    `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises InputError if the dashboard's
-    address is not valid.
+    `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises InputError
+    if the dashboard's address is not valid.
     """
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
     dashboard_address()  # raises before anything is written
     # A resumed run may have been moved. labml builds its path from `logs` and these two.
-    folder, uuid = (resumed.path.parent.name, resumed.path.name) if resumed else (configs.name, None)
-    # labml's own connection to the server retries forever and would keep the process from ending, so `runs.delivery`
-    # replaces it, and labml's copy of all output for that connection is switched off.
+    folder, uuid = (
+        (resumed.path.parent.name, resumed.path.name) if resumed else (configs.name, None)
+    )
+    # labml's own connection to the server retries forever and would keep the process from ending,
+    # so `runs.delivery` replaces it, and labml's copy of all output for that connection is switched
+    # off.
     lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
     internal.labml_notice = lambda message: None  # labml warns of a missing git repository
     python_file = str(ROOT / "experiment.py")
-    experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
+    experiment.create(
+        uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file
+    )
     created = experiment_singleton()
     created.run.name = configs.name
     created.run.repo_remotes = []  # the address of a git remote may contain a password
-    # Folio prints the command and the folder of the run; labml would add the subject of a git commit.
+    # Folio prints the command and the folder of the run; labml would add the subject of a git
+    # commit.
     created._Experiment__print_info = lambda: None
-    # labml lists the projects of this computer in ~/.labml, for a service that Folio does not use. The home folder may
-    # not be writable, and runs that start at the same time delete each other's files there.
+    # labml lists the projects of this computer in ~/.labml, for a service that Folio does not use.
+    # The home folder may not be writable, and runs that start at the same time delete each other's
+    # files there.
     computer._internal = SimpleNamespace(add_project=lambda path: None)
     experiment.configs(configs)
     return Path(created.run.run_path)
@@ -92,9 +102,11 @@ class Tracking(Callback):
 
     @contextmanager
     def training(self, is_interrupted: Callable[[], bool]) -> Iterator[None]:
-        """Shows labml's progress line, uploads to the dashboard, and records how the training ended."""
+        """Shows labml's progress line, uploads to the dashboard, and records how the training
+        ended."""
         self.run.save_status("in progress")
-        # labml creates this file when a run starts, never removes it, and refuses to start if it exists.
+        # labml creates this file when a run starts, never removes it, and refuses to start if it
+        # exists.
         (self.run.path / "run.pid").unlink(missing_ok=True)
         server = dashboard_address()
         if server is not None:
@@ -102,7 +114,10 @@ class Tracking(Callback):
             self.uploader.start_and_report()
         try:
             monitor_singleton().silent(not self.is_terminal)
-            with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
+            with (
+                experiment.start(),
+                monit.section("Train", total_steps=1.0, is_new_line=True) as self.section,
+            ):
                 yield
             with suppress(OSError):
                 self.run.save_status("interrupted" if is_interrupted() else "completed")
@@ -141,15 +156,23 @@ class Tracking(Callback):
             self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
         monit.progress(progress)
 
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
         line: list[Any] = [
             f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
             "loss.valid ",
             (f"{row['loss.valid']:.4f}", Text.value),
-            f" ± {row['loss.valid_stderr']:.3f}  " if row["loss.valid_stderr"] == row["loss.valid_stderr"] else "  ",
+            f" ± {row['loss.valid_stderr']:.3f}  "
+            if row["loss.valid_stderr"] == row["loss.valid_stderr"]
+            else "  ",
             *(f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row),
             f"accuracy.valid {row['accuracy.valid']:.1%}  ",
-            *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),
+            *(
+                f"{name} {row[name]:.1%}  "
+                for name in ("accuracy.nsp.valid", "accuracy.sop.valid")
+                if name in row
+            ),
             (
                 f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
                 f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",
@@ -161,7 +184,8 @@ class Tracking(Callback):
         self.has_new_row = True  # another callback writes it after this one
 
     def sampled(self, trainer: Any, samples: Sequence[Sequence[Guess]]) -> None:
-        """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct e, `[x!e]` for x."""
+        """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct
+        e, `[x!e]` for x."""
         for guesses in samples:
             logger.log([part for guess in guesses for part in self._shown(guess)])
             self._log("".join(_marked(guess, in_color=True) for guess in guesses))

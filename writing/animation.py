@@ -33,14 +33,24 @@ class Recording:
         self.texts.append(ids)
 
     def finish(self, ids: Tensor) -> None:
-        """Write the GIF, with the finished text `ids` `[length]` and a pause at its end. Raises OSError."""
-        texts = [*self.texts[:: -(-len(self.texts) // MOST_FRAMES)], ids, ids]  # the second time without highlights
-        pages = [wrap(cells(*pair, self.vocabulary), COLUMNS) for pair in zip(texts, [texts[0], *texts], strict=False)]
+        """Write the GIF, with the finished text `ids` `[length]` and a pause at its end. Raises
+        OSError."""
+        # the second time without highlights
+        texts = [*self.texts[:: -(-len(self.texts) // MOST_FRAMES)], ids, ids]
+        pages = [
+            wrap(cells(*pair, self.vocabulary), COLUMNS)
+            for pair in zip(texts, [texts[0], *texts], strict=False)
+        ]
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]
-        kinds = [images[i] for i in (0, len(images) // 2 - 1, -1)]  # blanks; new characters; written ones
-        palette = Image.fromarray(np.concatenate([np.asarray(image) for image in kinds])).quantize(PALETTE)
-        first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+        # blanks; new characters; written ones
+        kinds = [images[i] for i in (0, len(images) // 2 - 1, -1)]
+        palette = Image.fromarray(np.concatenate([np.asarray(image) for image in kinds])).quantize(
+            PALETTE
+        )
+        first, *rest = [
+            image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images
+        ]
         durations = [MILLISECONDS] * len(rest) + [LAST_MILLISECONDS]
         file = BytesIO()
         first.save(file, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
@@ -49,9 +59,13 @@ class Recording:
 
 def picture(lines: list[list[Cell]], height: int) -> Image.Image:
     """An image of `height` lines of text, 64 columns wide."""
-    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSansMono.ttf", FONT_SIZE)
+    font = ImageFont.truetype(
+        Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSansMono.ttf", FONT_SIZE
+    )
     advance = font.getlength("M")
-    image = Image.new("RGB", (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN), BACKGROUND)
+    image = Image.new(
+        "RGB", (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN), BACKGROUND
+    )
     drawing = ImageDraw.Draw(image)
     for row, line in enumerate(lines):
         column, y = 0, MARGIN + row * LINE

@@ -1,8 +1,8 @@
 """Joint consistency: do a model's predictions of neighboring characters belong to one distribution?
 
-A masked model predicts each hidden character alone. Filling n of them one after the other multiplies n conditionals,
-and the product should not depend on the order: conditionals of one joint distribution, such as the exact posterior,
-give its probability along every order.
+A masked model predicts each hidden character alone. Filling n of them one after the other
+multiplies n conditionals, and the product should not depend on the order: conditionals of one joint
+distribution, such as the exact posterior, give its probability along every order.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,19 @@ class HiddenSpans:
 
 
 def hidden_spans(
-    truth: TruePosterior, windows: Tensor, mask_token: int, *, n: int, background: float, generator: torch.Generator
+    truth: TruePosterior,
+    windows: Tensor,
+    mask_token: int,
+    *,
+    n: int,
+    background: float,
+    generator: torch.Generator,
 ) -> HiddenSpans:
-    """Hide n neighboring positions of each window `[n_windows, seq_len]`, and each other with probability `background`.
+    """Hide n neighboring positions of each window `[n_windows, seq_len]`, and each other with
+    probability `background`.
 
-    The exact log-probability of the span is that of the window with it minus that of the window without it.
+    The exact log-probability of the span is that of the window with it minus that of the window
+    without it.
     """
     n_windows, seq_len = windows.shape
     columns = torch.randint(seq_len - n + 1, (n_windows, 1), generator=generator) + torch.arange(n)
@@ -43,24 +51,30 @@ def hidden_spans(
     holes = torch.rand(n_windows, seq_len, generator=generator) < background
     with_span = windows.masked_fill(holes.scatter(1, columns, False), mask_token)
     inputs = windows.masked_fill(holes.scatter(1, columns, True), mask_token)
-    after, before = (truth.floor.log_probability(truth.to_floor(ids)) for ids in (with_span, inputs))
+    after, before = (
+        truth.floor.log_probability(truth.to_floor(ids)) for ids in (with_span, inputs)
+    )
     return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), after - before)
 
 
 def joint_consistency(
     model: nn.Module, spans: HiddenSpans, vocabulary: Vocabulary, generator: torch.Generator
 ) -> dict[str, Any]:
-    """How far a model's products of conditionals are from the exact joint, and from each other, in nats per span.
+    """How far a model's products of conditionals are from the exact joint, and from each other, in
+    nats per span.
 
-    "kl" has for each order the KL divergence from the exact joint to the model's product along it, estimated at the
-    true characters, which are a sample of the exact joint. "disagreement" has for right to left and random the
-    divergence from the product along left to right, estimated at characters that the model writes left to right. Each
-    is {"nats", "stderr"}. "exact" is the entropy of the exact joint, estimated likewise. The model must be on the CPU.
+    "kl" has for each order the KL divergence from the exact joint to the model's product along it,
+    estimated at the true characters, which are a sample of the exact joint. "disagreement" has for
+    right to left and random the divergence from the product along left to right, estimated at
+    characters that the model writes left to right. Each is {"nats", "stderr"}. "exact" is the
+    entropy of the exact joint, estimated likewise. The model must be on the CPU.
     """
     first, *others = ORDERS
 
     def log_joint(order: str, ids: Tensor) -> Tensor:
-        return _filled(model, spans, order, vocabulary.n_ordinary, lambda logs, column: ids.gather(1, column))[1]
+        return _filled(
+            model, spans, order, vocabulary.n_ordinary, lambda logs, column: ids.gather(1, column)
+        )[1]
 
     def draw(logs: Tensor, _: Tensor) -> Tensor:
         return torch.multinomial(logs.exp(), 1, generator=generator)
@@ -73,12 +87,18 @@ def joint_consistency(
 
 
 def _filled(
-    model: nn.Module, spans: HiddenSpans, order: str, ordinary: int, choose: Callable[[Tensor, Tensor], Tensor]
+    model: nn.Module,
+    spans: HiddenSpans,
+    order: str,
+    ordinary: int,
+    choose: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Fill the spans in an order; returns the windows `[n_windows, seq_len]` and the spans' log-probabilities.
+    """Fill the spans in an order; returns the windows `[n_windows, seq_len]` and the spans'
+    log-probabilities.
 
-    `choose(logs, column)` gives the characters `[n_windows, 1]` of a step, whose columns are `column` `[n_windows, 1]`;
-    `logs` `[n_windows, n_ordinary]` is log q there, given the visible and the earlier characters.
+    `choose(logs, column)` gives the characters `[n_windows, 1]` of a step, whose columns are
+    `column` `[n_windows, 1]`; `logs` `[n_windows, n_ordinary]` is log q there, given the visible
+    and the earlier characters.
     """
     inputs, total = spans.inputs.clone(), torch.zeros(len(spans.inputs), dtype=torch.float64)
     starts = torch.arange(len(inputs)) * inputs.shape[1]

@@ -22,22 +22,32 @@ class Cell(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The columns that a terminal gives to the character: 0 for a combining one, 2 for a wide one such as 中."""
+        """The columns that a terminal gives to the character: 0 for a combining one, 2 for a wide
+        one such as 中."""
         if unicodedata.category(self.character) in ("Mn", "Me", "Cf"):
             return 0
         return 2 if unicodedata.east_asian_width(self.character) in "WF" else 1
 
 
 def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]:
-    """The characters of a text `ids` `[length]`; those are new that were blanks in `before` `[length]`.
+    """The characters of a text `ids` `[length]`; those are new that were blanks in `before`
+    `[length]`.
 
     A blank is one cell. A control character is shown as in `printable`, a tab as a space.
     """
     empty, new = ids == vocabulary.mask_token, ids != before
-    kinds = [EMPTY if e else NEW if n else WRITTEN for e, n in zip(empty.tolist(), new.tolist(), strict=True)]
+    kinds = [
+        EMPTY if e else NEW if n else WRITTEN
+        for e, n in zip(empty.tolist(), new.tolist(), strict=True)
+    ]
     for kind, group in groupby(zip(kinds, ids.tolist(), strict=True), lambda pair: pair[0]):
-        tokens = [token for _, token in group]  # decoded together, since a token may be part of a character
-        text = BLANK * len(tokens) if kind == EMPTY else printable(vocabulary.decode(tokens)).replace("\t", " ")
+        # decoded together, since a token may be part of a character
+        tokens = [token for _, token in group]
+        text = (
+            BLANK * len(tokens)
+            if kind == EMPTY
+            else printable(vocabulary.decode(tokens)).replace("\t", " ")
+        )
         yield from (Cell(character, kind) for character in text)
 
 

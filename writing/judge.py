@@ -1,7 +1,9 @@
-"""Scores written texts under the grammar of the play, with measures that are finite for impossible texts too.
+"""Scores written texts under the grammar of the play, with measures that are finite for impossible
+texts too.
 
-A text is cut before each character that the grammar cannot write after those since the last cut. These are the fewest
-cuts after which each piece occurs in some play, since every part of a possible text is possible.
+A text is cut before each character that the grammar cannot write after those since the last cut.
+These are the fewest cuts after which each piece occurs in some play, since every part of a possible
+text is possible.
 """
 
 import math
@@ -26,20 +28,24 @@ class Judge:
         self.length = length
         self.posterior = TruePosterior(automaton, vocabulary)
         self.entropy_rate = entropy_rate(automaton)  # nats per character
-        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(OWN_TEXTS, length)
+        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(
+            OWN_TEXTS, length
+        )
         losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
-        self.own_losses = losses.mean(0)  # [length]; the first are higher, because a text may begin anywhere in a play
+        # [length]; the first are higher, because a text may begin anywhere in a play
+        self.own_losses = losses.mean(0)
         self.own_stderr = (losses.mean(1).std() / OWN_TEXTS**0.5).item()  # of their mean
 
     def measures(self, ids: Tensor) -> dict[str, float]:
-        """Measures of texts `[n, length]`, each with its standard error over texts as `<name>_stderr`.
+        """Measures of texts `[n, length]`, each with its standard error over texts as
+        `<name>_stderr`.
 
         - `impossible`: the share of texts that the grammar cannot write.
         - `cuts`: cuts per 1,000 characters; 0 if all texts are possible.
-        - `nats`: nats per character given those since the last cut, minus those of 512 texts of the grammar at the same
-          distance from their beginning, plus the entropy rate. The standard error includes that of the 512 texts. The
-          expected value for the grammar's texts is the entropy rate. A lower one is not better: such texts have too
-          little variety.
+        - `nats`: nats per character given those since the last cut, minus those of 512 texts of the
+          grammar at the same distance from their beginning, plus the entropy rate. The standard
+          error includes that of the 512 texts. The expected value for the grammar's texts is the
+          entropy rate. A lower one is not better: such texts have too little variety.
         """
         losses, is_cut = cut(self.posterior.floor, self.posterior.to_floor(ids))
         n, length = ids.shape
@@ -58,10 +64,12 @@ class Judge:
 
 
 def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses in nats given the characters since the last cut (float64), and where the cuts are (bool).
+    """Losses in nats given the characters since the last cut (float64), and where the cuts are
+    (bool).
 
-    Both are `[n, length]`, as are the texts `ids`, in the floor's ids. Each piece begins with the stationary
-    distribution. A character that the automaton does not have is cut off; its loss is infinite.
+    Both are `[n, length]`, as are the texts `ids`, in the floor's ids. Each piece begins with the
+    stationary distribution. A character that the automaton does not have is cut off; its loss is
+    infinite.
     """
     states = floor.stationary[:, None].expand(-1, len(ids))
     losses, is_cut = [], []
@@ -83,5 +91,7 @@ def ratio(sums: Tensor, counts: Tensor) -> tuple[float, float]:
     """
     total, n = counts.sum(), int(counts.count_nonzero())
     mean = sums.sum() / total if n else torch.tensor(math.nan)
-    variance = (sums - mean * counts).square().sum() * n / (n - 1) if n > 1 else torch.tensor(math.nan)
+    variance = (
+        (sums - mean * counts).square().sum() * n / (n - 1) if n > 1 else torch.tensor(math.nan)
+    )
     return mean.item(), (variance.sqrt() / total).item()

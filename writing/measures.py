@@ -1,4 +1,5 @@
-"""How well a run predicts text as a writer: likelihoods of its validation text, in nats and bits per character."""
+"""How well a run predicts text as a writer: likelihoods of its validation text, in nats and bits
+per character."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from training.callbacks import any_order_bound
 from writing.judge import Judge, ratio
 from writing.sampler import Sampler
 
-Likelihood = dict[str, Any]  # nats and bits per character, the standard error of the nats over windows, n windows
+# nats and bits per character, the standard error of the nats over windows, n windows
+Likelihood = dict[str, Any]
 ROUNDS = 8  # masks per window for the bound
 WINDOWS = 32  # for the likelihood in an order, which needs a pass of the model per token
 ORDERS = ("left-to-right", "random", "confidence")
@@ -27,7 +29,8 @@ CHARS_PER_STEP = (1, 4)
 
 
 def bound(trained: Trained, validation: ValidationSet) -> Tensor:
-    """The any-order bound of each validation window, `[n_windows]` nats: see `training.callbacks.any_order_bound`."""
+    """The any-order bound of each validation window, `[n_windows]` nats: see
+    `training.callbacks.any_order_bound`."""
     windows, masks = validation.windows, bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
     return losses * _is_written(windows, trained.vocabulary).sum(1)
@@ -35,15 +38,17 @@ def bound(trained: Trained, validation: ValidationSet) -> Tensor:
 
 @torch.no_grad()
 def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator]) -> Tensor:
-    """-log P(token | tokens written before it) in nats at each position of `texts` `[n, length]`: float64, same shape.
+    """-log P(token | tokens written before it) in nats at each position of `texts` `[n, length]`:
+    float64, same shape.
 
-    A sampler that writes one token at a time is an autoregressive model: if the order is known, or follows from the
-    tokens written so far, the probability of a text is the product of those of its tokens (Uria et al. 2014; Hoogeboom
-    et al. 2022). The order matters, because the conditionals of a masked model belong to no single joint distribution.
+    A sampler that writes one token at a time is an autoregressive model: if the order is known, or
+    follows from the tokens written so far, the probability of a text is the product of those of its
+    tokens (Uria et al. 2014; Hoogeboom et al. 2022). The order matters, because the conditionals of
+    a masked model belong to no single joint distribution.
 
-    The order is the sampler's, from blanks only; its temperature is taken as 1. With the order `random`, each text has
-    an order of its own, and the mean over orders is the any-order bound. `[UNK]` is visible from the beginning, and its
-    loss is 0.
+    The order is the sampler's, from blanks only; its temperature is taken as 1. With the order
+    `random`, each text has an order of its own, and the mean over orders is the any-order bound.
+    `[UNK]` is visible from the beginning, and its loss is 0.
     """
     ids = torch.where(texts < sampler.n_ordinary, sampler.mask_token, texts)
     losses = torch.zeros(texts.shape, dtype=torch.float64, device=texts.device)
@@ -55,9 +60,11 @@ def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator
 
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
-    """The likelihood of evenly spaced validation windows if the run writes them in each of `ORDERS`.
+    """The likelihood of evenly spaced validation windows if the run writes them in each of
+    `ORDERS`.
 
-    It is exact, except for the order `random`: each window is written in one random order, a sample of the bound.
+    It is exact, except for the order `random`: each window is written in one random order, a sample
+    of the bound.
     """
     windows = evenly_spaced(validation.windows, WINDOWS).cpu()
     found = {}
@@ -68,9 +75,12 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
     return found
 
 
-def grammar_measures(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
-    """The play's entropy rate in nats per character, the exact likelihood of its validation windows, and the grammar's
-    judgement of texts that the run writes in each of `ORDERS` (see `Judge.measures`).
+def grammar_measures(
+    automaton: Automaton, trained: Trained, validation: ValidationSet
+) -> dict[str, Any]:
+    """The play's entropy rate in nats per character, the exact likelihood of its validation
+    windows, and the grammar's judgement of texts that the run writes in each of `ORDERS` (see
+    `Judge.measures`).
     """
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
     losses = -judge.posterior.floor.log_probability(judge.posterior.to_floor(validation.windows))
@@ -80,13 +90,17 @@ def grammar_measures(automaton: Automaton, trained: Trained, validation: Validat
     for order in ORDERS:
         for chars_per_step in CHARS_PER_STEP:
             generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
-            *_, written = _sampler(trained, order).write(blanks, judge.length // chars_per_step, generators)
+            *_, written = _sampler(trained, order).write(
+                blanks, judge.length // chars_per_step, generators
+            )
             texts[f"{order}, {chars_per_step} per step"] = judge.measures(written)
     return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": texts}
 
 
 def _sampler(trained: Trained, order: str) -> Sampler:
-    return Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order)
+    return Sampler(
+        trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order
+    )
 
 
 def _is_written(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
@@ -101,6 +115,7 @@ def n_characters(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
 
 
 def likelihood(losses: Tensor, windows: Tensor, vocabulary: Vocabulary) -> Likelihood:
-    """The likelihood per character of windows `[n_windows, seq_len]`, from their `losses` `[n_windows]` in nats."""
+    """The likelihood per character of windows `[n_windows, seq_len]`, from their `losses`
+    `[n_windows]` in nats."""
     nats, stderr = ratio(losses, n_characters(windows, vocabulary))
     return {"nats": nats, "bits": nats / math.log(2), "stderr": stderr, "n": len(windows)}

@@ -1,7 +1,7 @@
 """A model's excess over the floor of the play, by linguistic phenomenon.
 
-On average over all characters no model is below the floor. In a single class it can be, at the cost of others: a
-character's class depends on the character itself, which a model may guess too often.
+On average over all characters no model is below the floor. In a single class it can be, at the cost
+of others: a character's class depends on the character itself, which a model may guess too often.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,19 @@ from writing.judge import ratio
 from writing.truth import TruePosterior
 
 MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
-# Name -> whether it fits: by the word of the state, the character, and the one before it. The first that fits counts.
+# Name -> whether it fits: by the word of the state, the character, and the one before it. The first
+# that fits counts.
 PHENOMENA: dict[str, Callable[[str, str, str], bool]] = {
-    "agreement": lambda word, c, before: word in ("verb ending", "noun ending"),  # the latter is the s of a plural
-    "topic vowel": lambda word, c, before: word in ("noun", "verb", "adjective") and c in TOPIC_VOWELS,
+    # the latter is the s of a plural
+    "agreement": lambda word, c, before: word in ("verb ending", "noun ending"),
+    "topic vowel": lambda word, c, before: (
+        word in ("noun", "verb", "adjective") and c in TOPIC_VOWELS
+    ),
     "first letter of a word": lambda word, c, before: c.isalpha() and not before.isalpha(),
-    "inside a word": lambda word, c, before: c.isalpha(),  # or the first character of a window, if it is a letter
-    "question mark": lambda word, c, before: c == "?",  # which the first word of the sentence announces
+    # or the first character of a window, if it is a letter
+    "inside a word": lambda word, c, before: c.isalpha(),
+    # which the first word of the sentence announces
+    "question mark": lambda word, c, before: c == "?",
     "end of another sentence": lambda word, c, before: c in ".!",
     "spaces and the rest": lambda word, c, before: True,
 }
@@ -42,7 +48,8 @@ class KnownCharacters(NamedTuple):
 
 
 def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> KnownCharacters:
-    """The phenomenon and the floor of the masked characters in at most 192 evenly spaced windows of the play, exactly.
+    """The phenomenon and the floor of the masked characters in at most 192 evenly spaced windows of
+    the play, exactly.
 
     The phenomenon is that of the most probable state given the whole window.
     """
@@ -52,18 +59,23 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
     words, texts = truth.floor.values("word"), [vocabulary.decode(window) for window in windows]
     phenomena = [
-        [fits(words[word], texts[i][t], texts[i][max(0, t - 1)]) for fits in PHENOMENA.values()].index(True)
+        [
+            fits(words[word], texts[i][t], texts[i][max(0, t - 1)]) for fits in PHENOMENA.values()
+        ].index(True)
         for word, (i, t) in zip(beliefs.argmax(1).tolist(), masked.nonzero().tolist(), strict=True)
     ]
     floor, _ = masked_outcomes(truth, windows, masked, vocabulary.mask_token)
     return KnownCharacters(kept[0], kept[1], torch.tensor(phenomena), floor)
 
 
-def excess_by_phenomenon(model: nn.Module, known: KnownCharacters, mask_token: int) -> dict[str, dict[str, float]]:
-    """The excess of a model over the floor, by phenomenon: {name: {"n", "loss", "floor", "excess", "stderr"}}.
+def excess_by_phenomenon(
+    model: nn.Module, known: KnownCharacters, mask_token: int
+) -> dict[str, dict[str, float]]:
+    """The excess of a model over the floor, by phenomenon: {name: {"n", "loss", "floor", "excess",
+    "stderr"}}.
 
-    All but the number n of characters are in nats per masked character. `stderr` is the standard error of the excess,
-    over windows. Phenomena that do not occur are left out.
+    All but the number n of characters are in nats per masked character. `stderr` is the standard
+    error of the excess, over windows. Phenomena that do not occur are left out.
     """
     losses, _ = masked_outcomes(model, known.windows, known.masked, mask_token)
     window, n_windows = known.masked.nonzero()[:, 0].cpu(), len(known.windows)

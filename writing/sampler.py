@@ -1,11 +1,12 @@
-"""Writes texts with a masked language model: masked diffusion, from blanks to text in a given number of steps.
+"""Writes texts with a masked language model: masked diffusion, from blanks to text in a given
+number of steps.
 
-In each step the order chooses blanks, and each gets a token drawn from the model's probabilities. The tokens of a step
-do not see each other. If the model's probabilities are exact and each step writes one token, the probabilities of the
-texts are exact too.
+In each step the order chooses blanks, and each gets a token drawn from the model's probabilities.
+The tokens of a step do not see each other. If the model's probabilities are exact and each step
+writes one token, the probabilities of the texts are exact too.
 
-Austin et al. 2021 (D3PM, arXiv 2107.03006), Sahoo et al. 2024 (MDLM, arXiv 2406.07524), Nie et al. 2025 (LLaDA, arXiv
-2502.09992).
+Austin et al. 2021 (D3PM, arXiv 2107.03006), Sahoo et al. 2024 (MDLM, arXiv 2406.07524), Nie et al.
+2025 (LLaDA, arXiv 2502.09992).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +30,10 @@ def margin(probabilities: Tensor) -> Tensor:
     return best[:, 0] - best[:, 1]
 
 
-# Orders give each blank a score, and the blanks with the highest scores come first. These read the probabilities
-# `[n_blanks, n_ordinary]` of the blanks' tokens and return scores `[n_blanks]`. MaskGIT (Chang et al. 2022) compares
-# the probabilities of tokens that it has drawn, which favors probable ones. Here the draw comes later.
+# Orders give each blank a score, and the blanks with the highest scores come first. These read the
+# probabilities `[n_blanks, n_ordinary]` of the blanks' tokens and return scores `[n_blanks]`.
+# MaskGIT (Chang et al. 2022) compares the probabilities of tokens that it has drawn, which favors
+# probable ones. Here the draw comes later.
 BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
     "confidence": lambda probabilities: probabilities.amax(-1),
     "entropy": lambda probabilities: -torch.special.entr(probabilities).sum(-1),  # in nats
@@ -40,7 +42,8 @@ BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
 # These do not read the model: random numbers `[n, length]` become scores of the same shape.
 BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {
     "random": lambda uniform: uniform,
-    "left-to-right": lambda uniform: -torch.ones_like(uniform).cumsum(1),  # falls from column to column
+    # falls from column to column
+    "left-to-right": lambda uniform: -torch.ones_like(uniform).cumsum(1),
 }
 ORDERS = (*BLIND, *BY_PROBABILITY)
 
@@ -50,9 +53,9 @@ class Sampler:
     """Writes tokens below `n_ordinary` in place of blanks, which are `mask_token`.
 
     `model(ids, positions)` returns logits `[n_positions, n_tokens]`. `order` is one of `ORDERS`. A
-    `temperature` of 0 takes the most probable tokens. `remask` is the probability with which, after each step but the
-    last, each written token becomes a blank again; the next step writes correspondingly more (ReMDM, Wang et al. 2025,
-    arXiv 2503.00307, with a constant probability).
+    `temperature` of 0 takes the most probable tokens. `remask` is the probability with which, after
+    each step but the last, each written token becomes a blank again; the next step writes
+    correspondingly more (ReMDM, Wang et al. 2025, arXiv 2503.00307, with a constant probability).
     """
 
     model: nn.Module
@@ -64,35 +67,49 @@ class Sampler:
 
     @torch.no_grad()
     def write(self, ids: Tensor, steps: int, generators: Sequence[Generator]) -> Iterator[Tensor]:
-        """The texts after each step, `[n, length]`, from `ids` `[n, length]`, whose other tokens stay.
+        """The texts after each step, `[n, length]`, from `ids` `[n, length]`, whose other tokens
+        stay.
 
-        After step k of K, a text with B blanks has B * (1 - k / K) of them left, rounded. K is `steps`, or the number
-        of blanks if that is smaller. Each text has its own generator (on the CPU), so it does not depend on the others.
+        After step k of K, a text with B blanks has B * (1 - k / K) of them left, rounded. K is
+        `steps`, or the number of blanks if that is smaller. Each text has its own generator (on the
+        CPU), so it does not depend on the others.
         """
         is_free = ids == self.mask_token
         n_blanks = is_free.sum(1)
         n_steps = n_blanks.clamp(min=1, max=steps)  # of each text
         for step in range(1, min(steps, int(n_blanks.max())) + 1):
             if self.remask and step > 1:
-                is_again = is_free & (uniform(generators, ids) < self.remask) & (step <= n_steps)[:, None]
+                is_again = (
+                    is_free & (uniform(generators, ids) < self.remask) & (step <= n_steps)[:, None]
+                )
                 ids = ids.masked_fill(is_again, self.mask_token)
             n_to_come = (n_steps - step).clamp(min=0)
-            n_left = (2 * n_blanks * n_to_come + n_steps) // (2 * n_steps)  # rounded in whole numbers
-            chosen, log_probs = self.choose(ids, (ids == self.mask_token).sum(1) - n_left, generators)
-            ids = ids.masked_scatter(chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature))
+            # rounded in whole numbers
+            n_left = (2 * n_blanks * n_to_come + n_steps) // (2 * n_steps)
+            chosen, log_probs = self.choose(
+                ids, (ids == self.mask_token).sum(1) - n_left, generators
+            )
+            ids = ids.masked_scatter(
+                chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature)
+            )
             yield ids
 
-    def choose(self, ids: Tensor, counts: Tensor, generators: Sequence[Generator]) -> tuple[Tensor, Tensor]:
-        """The blanks of `ids` `[n, length]` that come next, `counts` `[n]` of each text, by the order.
+    def choose(
+        self, ids: Tensor, counts: Tensor, generators: Sequence[Generator]
+    ) -> tuple[Tensor, Tensor]:
+        """The blanks of `ids` `[n, length]` that come next, `counts` `[n]` of each text, by the
+        order.
 
-        Returns where they are, bool `[n, length]`, and the log-probabilities of their tokens, `[n_chosen, n_ordinary]`.
+        Returns where they are, bool `[n, length]`, and the log-probabilities of their tokens,
+        `[n_chosen, n_ordinary]`.
         """
         blanks = ids == self.mask_token
         if self.order in BLIND:
             chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
             return chosen, self.log_probabilities(ids, chosen)
         log_probs = self.log_probabilities(ids, blanks)
-        # All blanks of an empty text are equal. Random ties keep a step from choosing adjacent ones.
+        # All blanks of an empty text are equal. Random ties keep a step from choosing adjacent
+        # ones.
         scores = TIE * uniform(generators, ids)
         scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
         chosen = highest(scores, blanks, counts)
@@ -103,8 +120,9 @@ class Sampler:
     ) -> Iterator[Tensor]:
         """As `write`, for texts of any length: the model reads `window` tokens at once.
 
-        The pieces are written one after the other, and each sees at least the half window before it. The `steps` are
-        shared among the pieces in proportion to their blanks; each gets at least one.
+        The pieces are written one after the other, and each sees at least the half window before
+        it. The `steps` are shared among the pieces in proportion to their blanks; each gets at
+        least one.
         """
         total = int((ids == self.mask_token).sum(1).max())
         steps, n_done, n_used = min(steps, total), 0, 0
@@ -119,8 +137,10 @@ class Sampler:
                     yield ids
 
     def log_probabilities(self, ids: Tensor, where: Tensor) -> Tensor:
-        """Log-probabilities `[n, n_ordinary]` (float64) of the tokens where `where` `[n, length]` is true."""
-        device = next((weight.device for weight in self.model.parameters()), ids.device)  # float64 stays on the CPU
+        """Log-probabilities `[n, n_ordinary]` (float64) of the tokens where `where` `[n, length]`
+        is true."""
+        # float64 stays on the CPU
+        device = next((weight.device for weight in self.model.parameters()), ids.device)
         logits = self.model(ids.to(device), where.flatten().nonzero().flatten().to(device))
         return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
 
@@ -132,11 +152,11 @@ def highest(scores: Tensor, blanks: Tensor, counts: Tensor) -> Tensor:
 
 
 def draw(log_probs: Tensor, uniform: Tensor, temperature: float) -> Tensor:
-    """Tokens `[n]` by their log-probabilities `[n, n_ordinary]`: the first at which the sum of the probabilities
-    exceeds `uniform` `[n]`. Both are float64.
+    """Tokens `[n]` by their log-probabilities `[n, n_ordinary]`: the first at which the sum of the
+    probabilities exceeds `uniform` `[n]`. Both are float64.
 
-    The usual argmax with Gumbel noise in float32 draws improbable tokens too rarely, which is a lower temperature
-    (Zheng et al. 2024, arXiv 2409.02908).
+    The usual argmax with Gumbel noise in float32 draws improbable tokens too rarely, which is a
+    lower temperature (Zheng et al. 2024, arXiv 2409.02908).
     """
     relative = log_probs - log_probs.amax(-1, keepdim=True)
     if temperature == 0:
@@ -146,6 +166,10 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float) -> Tensor:
 
 
 def uniform(generators: Sequence[Generator], ids: Tensor) -> Tensor:
-    """Random numbers in [0, 1) of the shape of `ids` `[n, length]` (float64), each row from its own generator."""
-    rows = [torch.rand(ids.shape[1], generator=generator, dtype=torch.float64) for generator in generators]
+    """Random numbers in [0, 1) of the shape of `ids` `[n, length]` (float64), each row from its own
+    generator."""
+    rows = [
+        torch.rand(ids.shape[1], generator=generator, dtype=torch.float64)
+        for generator in generators
+    ]
     return torch.stack(rows).to(ids.device)

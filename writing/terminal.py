@@ -45,21 +45,26 @@ class Screen:
             return
         start = self._start()
         width, rows = self.size
-        lines = wrap(cells(ids, ids if self.before is None else self.before, self.vocabulary), width - 1)
+        lines = wrap(
+            cells(ids, ids if self.before is None else self.before, self.vocabulary), width - 1
+        )
         lines = lines if len(lines) < rows else []
-        self.stream.write(start + "".join(f"{self._styled(line)}\x1b[K\n" for line in lines) + "\x1b[J")
+        self.stream.write(
+            start + "".join(f"{self._styled(line)}\x1b[K\n" for line in lines) + "\x1b[J"
+        )
         self.stream.flush()
         self.height, self.drawn_at, self.before = len(lines), now, ids
 
     def finish(self, ids: Tensor) -> None:
-        """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as the text's own."""
+        """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as
+        the text's own."""
         text = with_unknown(self.vocabulary.decode(ids), self.prompt, self.vocabulary)
         self.stream.write(f"{self._start()}\x1b[J{printable(text)}\n")
         self.stream.flush()
 
     def _start(self) -> str:
-        """Moves the cursor to where the last frame begins, or to the top of a cleared screen if its size has changed:
-        the terminal may have wrapped the frame anew."""
+        """Moves the cursor to where the last frame begins, or to the top of a cleared screen if its
+        size has changed: the terminal may have wrapped the frame anew."""
         size, self.size = self.size, self._size()
         if not self.height:
             return ""
@@ -75,5 +80,7 @@ class Screen:
         parts = []
         for kind, group in groupby(line, lambda cell: cell.kind):
             text = "".join(cell.character for cell in group)
-            parts.append(f"\x1b[{STYLES[kind]}m{text}\x1b[0m" if self.is_colored and kind in STYLES else text)
+            parts.append(
+                f"\x1b[{STYLES[kind]}m{text}\x1b[0m" if self.is_colored and kind in STYLES else text
+            )
         return "".join(parts)

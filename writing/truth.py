@@ -1,6 +1,7 @@
 """The truth as a model: the exact posterior of an automaton, behind the interface of every model.
 
-Samplers, likelihoods and measures take it in place of a trained model. Any error that they then show is their own.
+Samplers, likelihoods and measures take it in place of a trained model. Any error that they then
+show is their own.
 """
 
 import torch
@@ -14,17 +15,21 @@ MISPRINT_PROB = 1e-6  # of a visible character, in a text that the automaton can
 
 
 class TruePosterior(nn.Module):
-    """P(character | all visible characters), exactly, for texts of an automaton in the ids of a vocabulary.
+    """P(character | all visible characters), exactly, for texts of an automaton in the ids of a
+    vocabulary.
 
-    A sampler can write a text that the automaton cannot have written, and a posterior given it does not exist. Then
-    each visible character may be a misprint, with probability 1e-6, and the posterior assumes as few of them as
-    possible. Raises ValueError if the vocabulary lacks a character of the automaton, or if tokens are not characters.
+    A sampler can write a text that the automaton cannot have written, and a posterior given it does
+    not exist. Then each visible character may be a misprint, with probability 1e-6, and the
+    posterior assumes as few of them as possible. Raises ValueError if the vocabulary lacks a
+    character of the automaton, or if tokens are not characters.
     """
 
     def __init__(self, automaton: Automaton, vocabulary: Vocabulary):
         super().__init__()
         if not vocabulary.is_characters:
-            raise ValueError(f"the exact posterior is one of characters, and the tokens are {vocabulary.tokens}")
+            raise ValueError(
+                f"the exact posterior is one of characters, and the tokens are {vocabulary.tokens}"
+            )
         missing = sorted(set(automaton.alphabet) - set(vocabulary.characters))
         if missing:
             raise ValueError(f"the vocabulary lacks the character {missing[0]!r} of the automaton")
@@ -37,15 +42,18 @@ class TruePosterior(nn.Module):
         self.char_of_token[self.token_of_char] = torch.arange(self.floor.n_chars)
 
     def to_floor(self, ids: Tensor) -> Tensor:
-        """The floor's ids of the vocabulary's: `n_chars` for special tokens, and `n_chars + 1` for other characters."""
+        """The floor's ids of the vocabulary's: `n_chars` for special tokens, and `n_chars + 1` for
+        other characters."""
         return self.char_of_token[ids.cpu()]
 
     @torch.no_grad()
     def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Log-probabilities `[n, n_tokens]` (float64) for inputs `[batch, seq_len]`, on the device of `inputs`.
+        """Log-probabilities `[n, n_tokens]` (float64) for inputs `[batch, seq_len]`, on the device
+        of `inputs`.
 
-        `positions` are distinct indices into `inputs.flatten()`; without them, all positions are predicted. A visible
-        character has probability 1. Tokens that the automaton does not write have -inf.
+        `positions` are distinct indices into `inputs.flatten()`; without them, all positions are
+        predicted. A visible character has probability 1. Tokens that the automaton does not write
+        have -inf.
         """
         shown = self.to_floor(inputs)
         chosen = torch.arange(shown.numel()) if positions is None else positions.cpu().flatten()
@@ -58,7 +66,8 @@ class TruePosterior(nn.Module):
         return logits.to(inputs.device)
 
     def _posteriors(self, shown: Tensor, wanted: Tensor) -> Tensor:
-        """The posteriors at wanted positions, `[n_wanted, n_chars]`; with misprints in impossible texts only."""
+        """The posteriors at wanted positions, `[n_wanted, n_chars]`; with misprints in impossible
+        texts only."""
         try:
             return self.floor.posteriors(shown, wanted)
         except ValueError:
@@ -66,5 +75,7 @@ class TruePosterior(nn.Module):
         found = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
         for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
             if texts.any():
-                found[wanted & texts[:, None]] = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
+                found[wanted & texts[:, None]] = self.floor.posteriors(
+                    shown[texts], wanted[texts], misprint_prob
+                )
         return found[wanted]

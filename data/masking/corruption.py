@@ -1,4 +1,5 @@
-"""Replaces the selected tokens by `[MASK]`, by random tokens, or not at all (BERT, Devlin et al. 2018)."""
+"""Replaces the selected tokens by `[MASK]`, by random tokens, or not at all (BERT, Devlin et al.
+2018)."""
 
 from typing import Self
 
@@ -6,8 +7,9 @@ import torch
 
 
 class Corruption:
-    """One uniform draw u per token decides, so the shares are exact in expectation: u < randomize_prob gives a random
-    token, the next no_change_prob of the range leaves the token, and the rest gives `[MASK]`."""
+    """One uniform draw u per token decides, so the shares are exact in expectation: u <
+    randomize_prob gives a random token, the next no_change_prob of the range leaves the token, and
+    the rest gives `[MASK]`."""
 
     def __init__(
         self,
@@ -17,14 +19,18 @@ class Corruption:
         randomize_prob: float = 0.1,
         no_change_prob: float = 0.1,
     ):
-        """`random_token_weights` `[n_tokens]` are proportional to how often each id is the random token; 0 means
-        never. Raises ValueError if a share is negative or both are above 1 together."""
+        """`random_token_weights` `[n_tokens]` are proportional to how often each id is the random
+        token; 0 means never. Raises ValueError if a share is negative or both are above 1 together.
+        """
         if min(randomize_prob, no_change_prob) < 0 or randomize_prob + no_change_prob > 1:
-            raise ValueError("randomize_prob and no_change_prob must be at least 0 and at most 1 together")
+            raise ValueError(
+                "randomize_prob and no_change_prob must be at least 0 and at most 1 together"
+            )
         self.mask_token = mask_token
         self.randomize_prob = randomize_prob
         self.no_change_prob = no_change_prob
-        # Inverse transform sampling: a draw selects the first random_ids[i] with cumulative[i] > draw.
+        # Inverse transform sampling: a draw selects the first random_ids[i] with cumulative[i] >
+        # draw.
         self.random_ids = torch.nonzero(random_token_weights.cpu()).flatten()
         weights = random_token_weights.cpu()[self.random_ids].to(torch.float64)
         self.cumulative = (weights.cumsum(0) / weights.sum()).to(torch.float32)
@@ -36,10 +42,15 @@ class Corruption:
         return self
 
     def __call__(self, tokens: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Corrupt `tokens`. `draws` `[2, *tokens.shape]`, uniform in [0, 1), select the branch and the random id."""
+        """Corrupt `tokens`. `draws` `[2, *tokens.shape]`, uniform in [0, 1), select the branch and
+        the random id."""
         branch, which = draws
         # Each draw finds an id: draws are below 1, the last value of `cumulative`.
-        random_tokens = self.random_ids[torch.searchsorted(self.cumulative, which.contiguous(), right=True)]
+        random_tokens = self.random_ids[
+            torch.searchsorted(self.cumulative, which.contiguous(), right=True)
+        ]
         corrupted = torch.where(branch < self.randomize_prob, random_tokens, self.mask_token)
-        unchanged = (branch >= self.randomize_prob) & (branch < self.randomize_prob + self.no_change_prob)
+        unchanged = (branch >= self.randomize_prob) & (
+            branch < self.randomize_prob + self.no_change_prob
+        )
         return torch.where(unchanged, tokens, corrupted)

@@ -10,8 +10,9 @@ from data.masking.masker import MaskedBatch
 
 
 class MLM:
-    """Selects each position independently. Unlike in the original, one draw decides between `[MASK]`, random and
-    unchanged, random tokens are never special, and the argument is not modified."""
+    """Selects each position independently. Unlike in the original, one draw decides between
+    `[MASK]`, random and unchanged, random tokens are never special, and the argument is not
+    modified."""
 
     def __init__(
         self,
@@ -34,7 +35,8 @@ class MLM:
         self.corruption = Corruption(mask_token=mask_token, random_token_weights=weights, **shares)
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where nothing was selected."""
+        """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where
+        nothing was selected."""
         special = torch.tensor(self.special_tokens, device=x.device)
         draws = torch.rand((3, *x.shape), device=x.device)
         selected = (draws[0] < self.masking_prob) & ~torch.isin(x, special)
@@ -44,7 +46,8 @@ class MLM:
 
 
 class IndependentMasker:
-    """Masks training windows with `MLM` or with labml_nn's MLM: each batch has another number of selected positions."""
+    """Masks training windows with `MLM` or with labml_nn's MLM: each batch has another number of
+    selected positions."""
 
     learns = False
 
@@ -52,13 +55,19 @@ class IndependentMasker:
         self.mlm = mlm
 
     def __call__(
-        self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
+        self,
+        tokens: torch.Tensor,
+        offsets: torch.Tensor,
+        masking_prob: float,
+        progress: float = 0.0,
     ) -> MaskedBatch:
         """Mask windows as `Masker` does; `mlm` keeps the rate."""
         self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
-        return MaskedBatch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
+        return MaskedBatch(
+            inputs, positions, labels.flatten()[positions], offsets.flatten()[positions]
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Empty: the MLM draws from PyTorch's own generators, whose states the update saves."""

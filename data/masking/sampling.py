@@ -1,34 +1,48 @@
-"""Draws units without replacement, in proportion to their weights, until a budget of characters is spent.
+"""Draws units without replacement, in proportion to their weights, until a budget of characters is
+spent.
 
-Unit i finishes at time E_i / w_i with E_i ~ Exponential(1). The units that finish first are selected (Efraimidis and
-Spirakis 2006; the same as Gumbel top-k, Kool et al. 2019). The budget is exact, so the last unit may be selected in
-part: a stretch that begins at a random character of the unit and continues at the unit's first character when it
-reaches the end. Each character of that unit is thus selected with the same probability.
+Unit i finishes at time E_i / w_i with E_i ~ Exponential(1). The units that finish first are
+selected (Efraimidis and Spirakis 2006; the same as Gumbel top-k, Kool et al. 2019). The budget is
+exact, so the last unit may be selected in part: a stretch that begins at a random character of the
+unit and continues at the unit's first character when it reaches the end. Each character of that
+unit is thus selected with the same probability.
 """
 
 import torch
 
-SMALLEST_DRAW = 2**-25  # replaces a draw of 0, which would never finish; all other draws are above it
+# replaces a draw of 0, which would never finish; all other draws are above it
+SMALLEST_DRAW = 2**-25
 
 
 def sampling_order(
-    units: torch.Tensor, weights: torch.Tensor, draws: torch.Tensor, selectable: torch.Tensor | None = None
+    units: torch.Tensor,
+    weights: torch.Tensor,
+    draws: torch.Tensor,
+    selectable: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The columns of each window in the order of selection, `[batch, seq_len]`, and their finishing times.
+    """The columns of each window in the order of selection, `[batch, seq_len]`, and their finishing
+    times.
 
-    `units` and `weights` `[batch, seq_len]` come from a `Segmenter`. The time is infinite for characters that must not
-    be selected: their unit has a weight of 0 or less, or they are not `selectable`. `draws` `[batch, seq_len]` are
-    uniform in [0, 1); a unit uses the draw and the weight of its first character.
+    `units` and `weights` `[batch, seq_len]` come from a `Segmenter`. The time is infinite for
+    characters that must not be selected: their unit has a weight of 0 or less, or they are not
+    `selectable`. `draws` `[batch, seq_len]` are uniform in [0, 1); a unit uses the draw and the
+    weight of its first character.
     """
     seq_len = units.shape[1]
     first = first_columns(units)
-    times = torch.where(weights > 0, -draws.clamp(min=SMALLEST_DRAW).log() / weights, torch.inf).gather(1, first)
+    times = torch.where(
+        weights > 0, -draws.clamp(min=SMALLEST_DRAW).log() / weights, torch.inf
+    ).gather(1, first)
     if selectable is not None:
         times = times.masked_fill(~selectable, torch.inf)
-    # Each unit begins at a random character. The draw of a unit's second character has no other use.
-    lengths = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
+    # Each unit begins at a random character. The draw of a unit's second character has no other
+    # use.
+    lengths = (
+        torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
+    )
     begin = (draws.gather(1, (first + 1) % seq_len) * lengths).long()
-    rank = (torch.arange(seq_len, device=units.device) - first) % seq_len  # of a character in its unit
+    # of a character in its unit
+    rank = (torch.arange(seq_len, device=units.device) - first) % seq_len
     columns = (first + (rank + begin) % lengths) % seq_len
     # A stable sort keeps the characters of a unit, which finish together, in their order.
     finished = times.gather(1, columns).sort(dim=1, stable=True)
@@ -36,7 +50,8 @@ def sampling_order(
 
 
 def unit_begins(units: torch.Tensor) -> torch.Tensor:
-    """Whether each character is in another unit than the character before it, bool `[batch, seq_len]`."""
+    """Whether each character is in another unit than the character before it, bool `[batch,
+    seq_len]`."""
     begins = torch.ones_like(units, dtype=torch.bool)
     begins[:, 1:] = units[:, 1:] != units[:, :-1]
     return begins
@@ -45,7 +60,8 @@ def unit_begins(units: torch.Tensor) -> torch.Tensor:
 def first_columns(units: torch.Tensor) -> torch.Tensor:
     """For each character, the column where its unit begins, `[batch, seq_len]`.
 
-    The window is a circle: if its first and last character have the same unit, that unit begins near the end.
+    The window is a circle: if its first and last character have the same unit, that unit begins
+    near the end.
     """
     columns = torch.arange(units.shape[1], device=units.device).expand_as(units)
     first = torch.where(unit_begins(units), columns, 0).cummax(1).values

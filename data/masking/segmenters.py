@@ -1,28 +1,32 @@
-"""Segmenters cut windows into units, the characters that are hidden together, and give each unit a weight."""
+"""Segmenters cut windows into units, the characters that are hidden together, and give each unit a
+weight."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
 
-Units = tuple[torch.Tensor, torch.Tensor]  # the unit of each character and its weight, both [batch, seq_len]
+# the unit of each character and its weight, both [batch, seq_len]
+Units = tuple[torch.Tensor, torch.Tensor]
 
 
 class Segmenter:
     """Base class of all ways to mask.
 
-    A subclass implements `__call__`. Tensors and segmenters that it keeps as attributes move with it. If it learns, it
-    also overrides `observe`, `state_dict` and `load_state_dict`.
+    A subclass implements `__call__`. Tensors and segmenters that it keeps as attributes move with
+    it. If it learns, it also overrides `observe`, `state_dict` and `load_state_dict`.
     """
 
-    allows_static_masks: ClassVar[bool] = True  # False if units or weights change between calls with equal offsets
+    # False if units or weights change between calls with equal offsets
+    allows_static_masks: ClassVar[bool] = True
 
     def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         """The unit of each character, and the weight of that unit, both `[batch, seq_len]`.
 
-        `offsets` `[batch, seq_len]` are the characters' offsets in the training text, `progress` is the share of the
-        training budget that is spent, and all random draws come from `generator`. Neighbors with the same number are
-        one unit, and so are the pieces at the two ends of a window. A weight of 0 or less means never.
+        `offsets` `[batch, seq_len]` are the characters' offsets in the training text, `progress` is
+        the share of the training budget that is spent, and all random draws come from `generator`.
+        Neighbors with the same number are one unit, and so are the pieces at the two ends of a
+        window. A weight of 0 or less means never.
         """
         raise NotImplementedError
 
@@ -46,7 +50,8 @@ class Segmenter:
         return self
 
     def observe(self, offsets: torch.Tensor, losses: torch.Tensor) -> None:
-        """Learn from the model's losses, in nats, on the masked characters at `offsets`; both `[n_masked]`."""
+        """Learn from the model's losses, in nats, on the masked characters at `offsets`; both
+        `[n_masked]`."""
         for part in self.parts().values():
             part.observe(offsets, losses)
 

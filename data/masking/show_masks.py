@@ -1,6 +1,8 @@
-"""Shows the masks of each strategy: a passage of the training text, and the statistics of the hidden runs.
+"""Shows the masks of each strategy: a passage of the training text, and the statistics of the
+hidden runs.
 
-python -m data.masking.show_masks [--strategy NAME] [--corpus NAME] [--masking-prob P] [--seed N] [--png FILE]
+python -m data.masking.show_masks [--strategy NAME] [--corpus NAME] [--masking-prob P] [--seed N]
+[--png FILE]
 """
 
 import argparse
@@ -23,13 +25,17 @@ from data.masking.units import Mixture
 from runs.figures import save_figure
 from runs.terminal import printable
 
-PASSAGE, WINDOW, WINDOWS = 480, 128, 512  # characters shown; length and number of the windows for the statistics
+# characters shown; length and number of the windows for the statistics
+PASSAGE, WINDOW, WINDOWS = 480, 128, 512
 LONGEST = 12  # the last column of the picture holds runs of this length and longer
 
 
 def half_random_half_span(text: str) -> Segmenter:
     """Each window by one of several strategies, here half of them by random and half by span."""
-    return Mixture({name: STRATEGIES[name](text) for name in ("random", "span")}, [(1.0, {"random": 1, "span": 1})])
+    return Mixture(
+        {name: STRATEGIES[name](text) for name in ("random", "span")},
+        [(1.0, {"random": 1, "span": 1})],
+    )
 
 
 SHOWN = STRATEGIES | {"mixture": half_random_half_span}
@@ -37,10 +43,14 @@ SHOWN = STRATEGIES | {"mixture": half_random_half_span}
 
 def main(arguments: Sequence[str]) -> int:
     """Show one strategy or all; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="show_masks", usage=argparse.SUPPRESS, description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="show_masks", usage=argparse.SUPPRESS, description=__doc__
+    )
     parser.add_argument("--strategy", choices=list(SHOWN), help="show one strategy only")
     parser.add_argument("--corpus", default="auto", help="the text, as for data.corpus")
-    parser.add_argument("--masking-prob", type=float, default=0.15, help="share of the characters that are hidden")
+    parser.add_argument(
+        "--masking-prob", type=float, default=0.15, help="share of the characters that are hidden"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of every random draw")
     parser.add_argument("--png", type=Path, help="draw the statistics into this file")
     options = parser.parse_args(arguments)
@@ -51,8 +61,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         text = load_corpus(options.corpus).training
         if len(text) < PASSAGE + WINDOW:
-            raise CorpusError(f"the training text has {len(text)} characters: {PASSAGE + WINDOW} are shown")
-        masks = {name: show(name, text, options) for name in ([options.strategy] if options.strategy else SHOWN)}
+            raise CorpusError(
+                f"the training text has {len(text)} characters: {PASSAGE + WINDOW} are shown"
+            )
+        masks = {
+            name: show(name, text, options)
+            for name in ([options.strategy] if options.strategy else SHOWN)
+        }
         if options.png:
             save_picture(options.png, masks)
     except (CorpusError, OSError) as error:
@@ -61,13 +76,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def show(name: str, text: str, options: argparse.Namespace) -> torch.Tensor:
-    """Print what a strategy hides; returns its masks in `WINDOWS` random windows, bool `[WINDOWS, WINDOW]`."""
+    """Print what a strategy hides; returns its masks in `WINDOWS` random windows, bool `[WINDOWS,
+    WINDOW]`."""
     began = time.perf_counter()
     segmenter = SHOWN[name](text)
     seconds = time.perf_counter() - began
     generator = torch.Generator().manual_seed(options.seed)
     print(f"\n{name}: {' '.join((SHOWN[name].__doc__ or '').split())}")
-    print(passage(text, hidden(segmenter, torch.arange(PASSAGE)[None], options.masking_prob, generator)[0]))
+    print(
+        passage(
+            text, hidden(segmenter, torch.arange(PASSAGE)[None], options.masking_prob, generator)[0]
+        )
+    )
     starts = torch.randint(len(text) - WINDOW, (WINDOWS, 1), generator=generator)
     masked = hidden(segmenter, starts + torch.arange(WINDOW), options.masking_prob, generator)
     lengths = run_lengths(masked)
@@ -81,7 +101,8 @@ def show(name: str, text: str, options: argparse.Namespace) -> torch.Tensor:
 def hidden(
     segmenter: Segmenter, offsets: torch.Tensor, masking_prob: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """Which characters are hidden in windows at `offsets` `[batch, seq_len]`, bool `[batch, seq_len]`."""
+    """Which characters are hidden in windows at `offsets` `[batch, seq_len]`, bool `[batch,
+    seq_len]`."""
     units, weights = segmenter(offsets, generator, 0.0)
     order, times = sampling_order(units, weights, torch.rand(offsets.shape, generator=generator))
     n_masked = n_masked_in(offsets.shape[1], masking_prob)
@@ -90,7 +111,8 @@ def hidden(
 
 
 def passage(text: str, masked: torch.Tensor) -> str:
-    """The beginning of a text, with hidden characters in reverse video on a terminal and in brackets elsewhere."""
+    """The beginning of a text, with hidden characters in reverse video on a terminal and in
+    brackets elsewhere."""
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[", "]")
     edges = np.diff(masked.numpy().astype(int), prepend=0, append=0)
     parts = []
@@ -106,12 +128,15 @@ def run_lengths(masked: torch.Tensor) -> np.ndarray:
 
 
 def save_picture(path: Path, masks: dict[str, torch.Tensor]) -> None:
-    """Draw the lengths of the hidden runs of each strategy and where in the window they are, as a PNG."""
+    """Draw the lengths of the hidden runs of each strategy and where in the window they are, as a
+    PNG."""
     figure = Figure(figsize=(9, 1.3 * len(masks) + 0.8), layout="constrained")
     rows = figure.subplots(len(masks), 2, sharex="col", squeeze=False)
     for (left, right), (name, masked) in zip(rows, masks.items(), strict=True):
         lengths = run_lengths(masked).clip(max=LONGEST)
-        left.bar(range(1, LONGEST + 1), np.bincount(lengths, minlength=LONGEST + 1)[1:] / len(lengths))
+        left.bar(
+            range(1, LONGEST + 1), np.bincount(lengths, minlength=LONGEST + 1)[1:] / len(lengths)
+        )
         left.set_ylabel(name, rotation=0, horizontalalignment="right", verticalalignment="center")
         right.plot(masked.double().mean(0))
         right.set_ylim(0, 2 * float(masked.double().mean()))
@@ -121,6 +146,7 @@ def save_picture(path: Path, masks: dict[str, torch.Tensor]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader of the output goes, as `head` does
+    # end quietly when the reader of the output goes, as `head` does
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main(sys.argv[1:]))

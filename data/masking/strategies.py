@@ -1,9 +1,10 @@
 """Masking strategies: which characters are hidden together, and how often.
 
-A strategy is a function from the training text to a `Segmenter`, registered with `@strategy` under its own name, which
-`masking.strategy` accepts. The default, `random`, is in `data.masking.segmenters`. All strategies hide the same number
-of characters. Of a text that is too large for the memory, a strategy gets a sample; its rule then cuts the windows of
-the whole text. docs/masking.md compares them.
+A strategy is a function from the training text to a `Segmenter`, registered with `@strategy` under
+its own name, which `masking.strategy` accepts. The default, `random`, is in
+`data.masking.segmenters`. All strategies hide the same number of characters. Of a text that is too
+large for the memory, a strategy gets a sample; its rule then cuts the windows of the whole text.
+docs/masking.md compares them.
 """
 
 import re
@@ -25,7 +26,9 @@ LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
 
-def units_of(text: str, *patterns: str, weight: Callable[[str], float] = lambda piece: 1.0) -> CorpusUnits:
+def units_of(
+    text: str, *patterns: str, weight: Callable[[str], float] = lambda piece: 1.0
+) -> CorpusUnits:
     """The pieces that `cut` makes of a text, each with its weight."""
 
     def rule(part: str) -> tuple[list[str], list[float]]:
@@ -37,14 +40,15 @@ def units_of(text: str, *patterns: str, weight: Callable[[str], float] = lambda 
 
 @strategy
 def whole_word(text: str) -> Segmenter:
-    """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each character between
-    words."""
+    """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each
+    character between words."""
     return units_of(text)
 
 
 @strategy
 def span(text: str) -> Segmenter:
-    """Spans of words (SpanBERT, Joshi et al. 2020): lengths geometric with p = 0.2, at most 10, w = 1."""
+    """Spans of words (SpanBERT, Joshi et al. 2020): lengths geometric with p = 0.2, at most 10, w =
+    1."""
     return Spans(units_of(text, rf"{WORD.pattern}\W*"))
 
 
@@ -56,53 +60,67 @@ def span_characters(text: str) -> Segmenter:
 
 @strategy
 def entity(text: str) -> Segmenter:
-    """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern` finds the names in
-    the text itself."""
+    """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern`
+    finds the names in the text itself."""
     name, after_name = names_pattern(text), r"(?<=\w)['’]\w+"  # such as 's, a separate unit
-    return units_of(text, name, after_name, weight=lambda piece: NAME_WEIGHT if re.fullmatch(name, piece) else 1.0)
+    return units_of(
+        text,
+        name,
+        after_name,
+        weight=lambda piece: NAME_WEIGHT if re.fullmatch(name, piece) else 1.0,
+    )
 
 
 @strategy
 def frequency(text: str) -> Segmenter:
-    """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare ones."""
+    """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare
+    ones."""
     words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
-    return units_of(text, weight=lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER)
+    return units_of(
+        text,
+        weight=lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER,
+    )
 
 
 @strategy
 def contextual(text: str) -> Segmenter:
-    """Words, and the characters between them, by how surprising they are in context: w = the sum of -log p(character |
-    two neighbors on each side), counted without the occurrence itself, and at least 0.001 nats."""
+    """Words, and the characters between them, by how surprising they are in context: w = the sum of
+    -log p(character | two neighbors on each side), counted without the occurrence itself, and at
+    least 0.001 nats."""
     return CorpusUnits.by_rule(Surprise(text).rule, text)
 
 
 @strategy
 def pmi(text: str) -> Segmenter:
-    """Whole n-grams of words with the highest pointwise mutual information (PMI-Masking, Levine et al. 2021): w = 1."""
+    """Whole n-grams of words with the highest pointwise mutual information (PMI-Masking, Levine et
+    al. 2021): w = 1."""
     grams = collocations([piece.lower() for piece in cut(text) if WORD.match(piece)])
     return CorpusUnits.by_rule(lambda part: (joined(cut(part), grams), None), text)
 
 
 @strategy
 def semantic(text: str) -> Segmenter:
-    """Words by how informative they are: w = tf-idf of the word in its speech (Sparck Jones 1972). Characters between
-    words have the weight of the least informative word."""
+    """Words by how informative they are: w = tf-idf of the word in its speech (Sparck Jones 1972).
+    Characters between words have the weight of the least informative word."""
     return CorpusUnits.by_rule(TfIdf(text).rule, text)
 
 
 @strategy
 def syntax(text: str) -> Segmenter:
-    """Phrases, which are runs of at most four content words between function words and punctuation: w = 2, and 1 for a
-    function word. A rule of thumb without parts of speech; its list of function words is English."""
+    """Phrases, which are runs of at most four content words between function words and punctuation:
+    w = 2, and 1 for a function word. A rule of thumb without parts of speech; its list of function
+    words is English."""
     content_word = rf"(?!(?i:{'|'.join(FUNCTION_WORDS)})(?!\w|['’]\w)){WORD.pattern}"
     phrase = rf"{content_word}(?: {content_word}){{0,{LONGEST_PHRASE - 1}}}"
-    return units_of(text, phrase, weight=lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0)
+    return units_of(
+        text, phrase, weight=lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0
+    )
 
 
 @strategy
 def adaptive(text: str) -> Segmenter:
-    """Words, and the characters between them, by how hard the model finds them now: w = a running mean of its loss on
-    the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""
+    """Words, and the characters between them, by how hard the model finds them now: w = a running
+    mean of its loss on the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""
     types = [piece.lower() for piece in cut(text)]
     number = {name: i for i, name in enumerate(sorted({*types}))}
     type_of = torch.tensor([number[name] for name in types], dtype=torch.int32)

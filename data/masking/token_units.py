@@ -1,4 +1,5 @@
-"""Applies strategies, which cut a text of characters into units, to other tokens and to texts on the disk."""
+"""Applies strategies, which cut a text of characters into units, to other tokens and to texts on
+the disk."""
 
 from collections.abc import Callable
 
@@ -14,7 +15,9 @@ from data.vocabulary import Vocabulary
 MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names
 
 
-def for_tokens(strategy: Strategy, corpus: Corpus, ids: torch.Tensor, vocabulary: Vocabulary) -> Segmenter:
+def for_tokens(
+    strategy: Strategy, corpus: Corpus, ids: torch.Tensor, vocabulary: Vocabulary
+) -> Segmenter:
     """The segmenter of a strategy for the tokens `ids` `[n]` of the training text."""
     if corpus.is_sample:
         return for_stored_text(strategy(corpus.training), ids, vocabulary)
@@ -23,7 +26,8 @@ def for_tokens(strategy: Strategy, corpus: Corpus, ids: torch.Tensor, vocabulary
 
 
 def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
-    """The segmenter for token i where `segmenter` is for character `offsets[i]`; `offsets` is `[n_tokens_of_text]`.
+    """The segmenter for token i where `segmenter` is for character `offsets[i]`; `offsets` is
+    `[n_tokens_of_text]`.
 
     A token has the unit and the weight of its character. Single characters become single tokens.
     """
@@ -73,30 +77,42 @@ class WindowUnits(Segmenter):
 
     def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         cut = [self._cut(window) for window in offsets.cpu().numpy()]
-        units, weights = (torch.from_numpy(np.stack(part)).to(offsets.device) for part in zip(*cut, strict=True))
+        units, weights = (
+            torch.from_numpy(np.stack(part)).to(offsets.device) for part in zip(*cut, strict=True)
+        )
         return units, weights
 
     def _cut(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The unit and the weight of each token of a window, whose `offsets` are close to each other."""
+        """The unit and the weight of each token of a window, whose `offsets` are close to each
+        other."""
         begin = max(0, int(offsets.min()) - MARGIN)
         ids = torch.from_numpy(self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64))
         text, char_of_token = self.vocabulary.text_of(ids)
         pieces, weights = self.rule(text)
         unit_of_char = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-        unit_of_token = unit_of_char if char_of_token is None else unit_of_char[char_of_token.numpy()]
+        unit_of_token = (
+            unit_of_char if char_of_token is None else unit_of_char[char_of_token.numpy()]
+        )
         units = unit_of_token[offsets - begin]
-        return units, np.ones(len(units), np.float32) if weights is None else np.asarray(weights, np.float32)[units]
+        return units, np.ones(len(units), np.float32) if weights is None else np.asarray(
+            weights, np.float32
+        )[units]
 
 
 def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabulary) -> Segmenter:
-    """A segmenter that cuts the windows of `ids` `[n]`, which stay on the disk, by the rules of another one.
+    """A segmenter that cuts the windows of `ids` `[n]`, which stay on the disk, by the rules of
+    another one.
 
     Raises CorpusError if the other one needs the whole text in memory.
     """
     if isinstance(segmenter, CorpusUnits) and segmenter.rule:
         return WindowUnits(segmenter.rule, ids, vocabulary)
     if isinstance(segmenter, CorpusUnits | AdaptiveUnits):
-        hint = "" if isinstance(segmenter, AdaptiveUnits) else ", or give yours a rule with CorpusUnits.by_rule"
+        hint = (
+            ""
+            if isinstance(segmenter, AdaptiveUnits)
+            else ", or give yours a rule with CorpusUnits.by_rule"
+        )
         raise CorpusError(
             f"this masking.strategy needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text"
             f" of this size stays on the disk: use another one{hint}"

@@ -1,4 +1,5 @@
-"""Units that a rule cuts once, and those that change from call to call: spans, mixtures, weights that follow losses."""
+"""Units that a rule cuts once, and those that change from call to call: spans, mixtures, weights
+that follow losses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from data.masking.segmenters import Segmenter, Units
 
 RARELY = 1e-3  # the least weight of a unit that is only rarely selected: a weight of 0 means never
 RATE = 0.05  # how far a running mean moves towards the losses of one batch
-Rule = Callable[[str], tuple[list[str], Sequence[float] | None]]  # cuts a text into pieces; their weights, or all 1
+# cuts a text into pieces; their weights, or all 1
+Rule = Callable[[str], tuple[list[str], Sequence[float] | None]]
 
 
 @dataclass
@@ -40,9 +42,10 @@ class CorpusUnits(Segmenter):
 class Spans(Segmenter):
     """Spans that are cut anew in every window (SpanBERT, Joshi et al. 2020).
 
-    Lengths count units of `base`, words or characters. They follow the geometric distribution P(l) ~ p (1 - p)^(l - 1)
-    up to `longest`; the mean is 3.80 for p = 0.2 and 10. The spans go around the window as around a circle, from a
-    random unit on, so spans of characters hide every column equally often.
+    Lengths count units of `base`, words or characters. They follow the geometric distribution P(l)
+    ~ p (1 - p)^(l - 1) up to `longest`; the mean is 3.80 for p = 0.2 and 10. The spans go around
+    the window as around a circle, from a random unit on, so spans of characters hide every column
+    equally often.
     """
 
     base: Segmenter
@@ -52,7 +55,9 @@ class Spans(Segmenter):
 
     def lengths(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         """Independent draws of span lengths."""
-        chances = self.p * (1 - self.p) ** torch.arange(self.longest, dtype=torch.float32, device=generator.device)
+        chances = self.p * (1 - self.p) ** torch.arange(
+            self.longest, dtype=torch.float32, device=generator.device
+        )
         cumulative = chances.cumsum(0) / chances.sum()
         draws = torch.rand(shape, generator=generator, device=generator.device)
         return 1 + torch.searchsorted(cumulative, draws, right=True).clamp(max=self.longest - 1)
@@ -62,14 +67,15 @@ class Spans(Segmenter):
         number = unit_begins(units).cumsum(1) - 1  # of the base unit in its window, from 0
         count = number[:, -1:] + 1
         begin = (torch.rand(count.shape, generator=generator, device=offsets.device) * count).long()
-        ends = self.lengths(tuple(offsets.shape), generator).cumsum(1)  # enough spans for every window
+        # enough spans for every window
+        ends = self.lengths(tuple(offsets.shape), generator).cumsum(1)
         return torch.searchsorted(ends, (number + begin) % count, right=True), weights
 
 
 @dataclass
 class AdaptiveUnits(Segmenter):
-    """Units weighted by the running mean of the model's loss on their type, in nats per character, from 1 on. The means
-    are updated on the device, without synchronization."""
+    """Units weighted by the running mean of the model's loss on their type, in nats per character,
+    from 1 on. The means are updated on the device, without synchronization."""
 
     units: CorpusUnits
     type_of: torch.Tensor  # [n_units] int32, units of one type share a mean
@@ -97,9 +103,11 @@ class AdaptiveUnits(Segmenter):
 
 @dataclass
 class Mixture(Segmenter):
-    """Masks each window by one of several strategies, whose shares may change with the training's progress.
+    """Masks each window by one of several strategies, whose shares may change with the training's
+    progress.
 
-    `rows` are (until, shares by strategy), read like the stages: a row holds while progress < until.
+    `rows` are (until, shares by strategy), read like the stages: a row holds while progress <
+    until.
     """
 
     segmenters: Mapping[str, Segmenter]
@@ -122,4 +130,6 @@ class Mixture(Segmenter):
         drawn = (segmenter(offsets, generator, progress) for segmenter in self.segmenters.values())
         units, weights = zip(*drawn, strict=True)
         windows = torch.arange(len(offsets), device=offsets.device)
-        return torch.stack([u.long() for u in units])[chosen, windows], torch.stack(weights)[chosen, windows]
+        return torch.stack([u.long() for u in units])[chosen, windows], torch.stack(weights)[
+            chosen, windows
+        ]

@@ -1,4 +1,5 @@
-"""Statistics of a text that strategies take their weights and units from: surprise, tf-idf, and mutual information."""
+"""Statistics of a text that strategies take their weights and units from: surprise, tf-idf, and
+mutual information."""
 
 import math
 import re
@@ -13,12 +14,15 @@ from data.counting import Hashes, Ints, context_hashes, looked_up, mixed
 from data.masking.units import RARELY
 from data.masking.words import WORD, cut
 
-CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))  # characters to the left and right, smaller contexts first
-PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5  # the number of n-grams as a share of the vocabulary's size
+# characters to the left and right, smaller contexts first
+CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))
+# the number of n-grams as a share of the vocabulary's size
+PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5
 
 
 class Surprise:
-    """-log p(character | two neighbors on each side), by Witten-Bell interpolation as in `data.counting`."""
+    """-log p(character | two neighbors on each side), by Witten-Bell interpolation as in
+    `data.counting`."""
 
     def __init__(self, text: str):
         """Count the characters of `text` in their contexts."""
@@ -27,13 +31,16 @@ class Surprise:
         self.frequencies = np.unique(codes, return_counts=True)
         self.tables = []
         for context, pair in _contexts(codes):
-            contexts, context_of, totals = np.unique(context, return_inverse=True, return_counts=True)
+            contexts, context_of, totals = np.unique(
+                context, return_inverse=True, return_counts=True
+            )
             pairs, first, counts = np.unique(pair, return_index=True, return_counts=True)
             types = np.bincount(context_of[first], minlength=len(contexts))
             self.tables.append((contexts, totals, types, pairs, counts))
 
     def __call__(self, text: str) -> npt.NDArray[np.float64]:
-        """The surprise of each character in nats, `[n_chars]`; in the text that was counted, without the occurrence."""
+        """The surprise of each character in nats, `[n_chars]`; in the text that was counted,
+        without the occurrence."""
         own = 1 if text == self.text else 0
         codes = _codes(text)
         n = len(self.text) - own
@@ -45,11 +52,14 @@ class Surprise:
             total, kinds = looked_up(context, contexts, totals), looked_up(context, contexts, types)
             kinds = kinds - own * (here == 1)  # without this occurrence, its pair may be unknown
             seen = total - own + kinds > 0
-            probs = np.where(seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs)
+            probs = np.where(
+                seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs
+            )
         return -np.log(probs)
 
     def rule(self, text: str) -> tuple[list[str], list[float]]:
-        """The words of a text and the characters between them, weighted by the surprise of their characters."""
+        """The words of a text and the characters between them, weighted by the surprise of their
+        characters."""
         pieces = cut(text)
         begins = np.cumsum([0, *map(len, pieces[:-1])])
         return pieces, np.add.reduceat(self(text), begins).clip(min=RARELY).tolist()
@@ -70,7 +80,8 @@ def _contexts(codes: Ints) -> Iterator[tuple[Hashes, Hashes]]:
 class TfIdf:
     """The tf-idf of words in their speeches (Sparck Jones 1972). An empty line ends a speech.
 
-    tf is the word's share of the words of the speech, idf is log((1 + speeches) / speeches with the word).
+    tf is the word's share of the words of the speech, idf is log((1 + speeches) / speeches with the
+    word).
     """
 
     def __init__(self, text: str):
@@ -86,12 +97,16 @@ class TfIdf:
         for speech in _speeches(text):
             counts = Counter(speech)
             # The 1 keeps the weight of a word that is in every speech above 0.
-            idf = {word: math.log((1 + self.n_speeches) / max(1, self.speeches_with[word])) for word in counts}
+            idf = {
+                word: math.log((1 + self.n_speeches) / max(1, self.speeches_with[word]))
+                for word in counts
+            }
             weights += [counts[word] / len(speech) * idf[word] for word in speech]
         return weights
 
     def rule(self, text: str) -> tuple[list[str], list[float]]:
-        """The words of a text with their tf-idf, and the characters between them with the least one of all words."""
+        """The words of a text with their tf-idf, and the characters between them with the least one
+        of all words."""
         pieces, of_words = cut(text), iter(self(text))
         return pieces, [next(of_words) if WORD.match(piece) else self.least for piece in pieces]
 
@@ -102,29 +117,44 @@ def _speeches(text: str) -> list[list[str]]:
 
 
 def collocations(words: list[str]) -> set[tuple[str, ...]]:
-    """The n-grams of 2 to PMI_LONGEST words with the highest pointwise mutual information (Levine et al. 2021).
+    """The n-grams of 2 to PMI_LONGEST words with the highest pointwise mutual information (Levine
+    et al. 2021).
 
-    The PMI of an n-gram is the minimum, over all ways to cut it in parts, of log p(n-gram) - sum of log p(part).
+    The PMI of an n-gram is the minimum, over all ways to cut it in parts, of log p(n-gram) - sum of
+    log p(part).
     """
-    counts = {n: Counter(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, PMI_LONGEST + 1)}
-    frequent = {gram: count for n in counts for gram, count in counts[n].items() if n == 1 or count >= PMI_MIN_COUNT}
+    counts = {
+        n: Counter(zip(*(words[i:] for i in range(n)), strict=False))
+        for n in range(1, PMI_LONGEST + 1)
+    }
+    frequent = {
+        gram: count
+        for n in counts
+        for gram, count in counts[n].items()
+        if n == 1 or count >= PMI_MIN_COUNT
+    }
     log_p = {gram: math.log(count / len(words)) for gram, count in frequent.items()}
 
     def best_cut(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram in at least two parts."""
-        return max((best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))), default=-math.inf)
+        return max(
+            (best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))), default=-math.inf
+        )
 
     @cache
     def best(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram, no cut included."""
         return max(log_p.get(gram, -math.inf), best_cut(gram))
 
-    scored = sorted(((log_p[gram] - best_cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True)
+    scored = sorted(
+        ((log_p[gram] - best_cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True
+    )
     return {gram for score, gram in scored[: max(1, int(PMI_SHARE * len(counts[1])))] if score > 0}
 
 
 def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
-    """The pieces of a text, with the words of each n-gram in one piece: longest first, from left to right."""
+    """The pieces of a text, with the words of each n-gram in one piece: longest first, from left to
+    right."""
     pieces = pieces.copy()
     places = [i for i, piece in enumerate(pieces) if WORD.match(piece)]
     words = [pieces[i].lower() for i in places]

@@ -16,7 +16,8 @@ import torch
 class Automaton:
     """State s writes `characters[s]`, then moves to state t with probability `successors[s][t]`.
 
-    `descriptions[s]`, if there are any, are the state's distinctions in the grammar, such as {"number": "plural"}.
+    `descriptions[s]`, if there are any, are the state's distinctions in the grammar, such as
+    {"number": "plural"}.
     """
 
     characters: str
@@ -30,16 +31,21 @@ class Automaton:
 
     def transitions(self, transposed: bool = False) -> torch.Tensor:
         """The transition matrix `[n_states, n_states]` as sparse CSR in float64; its rows sum to 1."""
-        edges = [(s, t, p) for s, following in enumerate(self.successors) for t, p in following.items()]
+        edges = [
+            (s, t, p) for s, following in enumerate(self.successors) for t, p in following.items()
+        ]
         sources, targets, probs = zip(*edges, strict=True)
         indices = torch.tensor([targets, sources] if transposed else [sources, targets])
         size = (len(self.characters), len(self.characters))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta
-            return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
+            return torch.sparse_coo_tensor(
+                indices, torch.tensor(probs, dtype=torch.float64), size
+            ).to_sparse_csr()
 
     def stationary(self, max_steps: int = 200_000) -> torch.Tensor:
-        """The stationary distribution of the states, `[n_states]`. Raises ArithmeticError if the chain is periodic."""
+        """The stationary distribution of the states, `[n_states]`. Raises ArithmeticError if the
+        chain is periodic."""
         push, n_states = self.transitions(transposed=True), len(self.characters)
         visits = torch.full((n_states, 1), 1 / n_states, dtype=torch.float64)
         for step in range(max_steps):
@@ -47,18 +53,27 @@ class Automaton:
             if step % 100 == 0 and (after - visits).abs().sum() < 1e-12:
                 return (after / after.sum()).flatten()
             visits = after
-        raise ArithmeticError("the automaton's chain does not converge to a stationary distribution")
+        raise ArithmeticError(
+            "the automaton's chain does not converge to a stationary distribution"
+        )
 
     def merged(self) -> "Automaton":
-        """The automaton with equivalent states merged, which writes the same texts with the same probabilities.
+        """The automaton with equivalent states merged, which writes the same texts with the same
+        probabilities.
 
-        Equivalent states write the same character, have the same description, and move to equivalent states with the
-        same probabilities, as the last letters of words that end alike. State 0 stays state 0.
+        Equivalent states write the same character, have the same description, and move to
+        equivalent states with the same probabilities, as the last letters of words that end alike.
+        State 0 stays state 0.
         """
-        kinds = [frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)]
+        kinds = [
+            frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)
+        ]
         moves = [frozenset(following.items()) for following in self.successors]
         number: dict[tuple, int] = {}
-        group = [number.setdefault(state, len(number)) for state in zip(self.characters, kinds, moves, strict=True)]
+        group = [
+            number.setdefault(state, len(number))
+            for state in zip(self.characters, kinds, moves, strict=True)
+        ]
         characters, of_groups, moves_of_groups = zip(*number, strict=True)
         successors: list[dict[int, float]] = [{} for _ in number]
         for after, following in zip(successors, moves_of_groups, strict=True):
@@ -74,8 +89,11 @@ class Automaton:
 
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""
-        # Of each state: the cumulative probabilities of all successors but the last, and the successors.
-        choices = [(np.cumsum(list(each.values()))[:-1].tolist(), list(each)) for each in self.successors]
+        # Of each state: the cumulative probabilities of all successors but the last, and the
+        # successors.
+        choices = [
+            (np.cumsum(list(each.values()))[:-1].tolist(), list(each)) for each in self.successors
+        ]
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
         path, state = list[int](), 0
@@ -84,12 +102,15 @@ class Automaton:
             cumulative, successors = choices[state]
             if cumulative and not draws:
                 draws = uniform(100_000).tolist()
-            state = successors[bisect_right(cumulative, draws.pop())] if cumulative else successors[0]
+            state = (
+                successors[bisect_right(cumulative, draws.pop())] if cumulative else successors[0]
+            )
         return path
 
 
 class Builder:
-    """Builds an automaton from texts that lead from joint to joint: points in the grammar that write nothing."""
+    """Builds an automaton from texts that lead from joint to joint: points in the grammar that
+    write nothing."""
 
     def __init__(self) -> None:
         self._characters: list[str | None] = []  # of each node; None for a joint
@@ -111,8 +132,8 @@ class Builder:
         return len(self._edges) - 1
 
     def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
-        """Add a choice between texts with weights, from one joint to another, to those that `start` has already. Common
-        beginnings share their states."""
+        """Add a choice between texts with weights, from one joint to another, to those that `start`
+        has already. Common beginnings share their states."""
         by_first: dict[str, dict[str, float]] = defaultdict(dict)
         for text, weight in weights.items():
             if text:
@@ -129,7 +150,8 @@ class Builder:
         self.choice(start, {text: weight}, end)
 
     def automaton(self, start: int) -> Automaton:
-        """The automaton that begins after the joint `start`. Joints must not form a cycle without text."""
+        """The automaton that begins after the joint `start`. Joints must not form a cycle without
+        text."""
 
         @cache
         def following(node: int) -> dict[int, float]:

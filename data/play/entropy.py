@@ -1,9 +1,11 @@
-"""The exact entropy rate of an automaton's text, in nats per character: the loss of the best left-to-right model.
+"""The exact entropy rate of an automaton's text, in nats per character: the loss of the best
+left-to-right model.
 
-A character can have been written by several states, so the entropy of the next character depends on the belief: the
-distribution of the state given all characters so far. If finitely many beliefs can be reached from a known state, they
-are the states of an equivalent automaton whose text determines its states, and the entropy rate is the mean entropy of
-the next character over their stationary distribution (Cover and Thomas 2006, section 4.2).
+A character can have been written by several states, so the entropy of the next character depends on
+the belief: the distribution of the state given all characters so far. If finitely many beliefs can
+be reached from a known state, they are the states of an equivalent automaton whose text determines
+its states, and the entropy rate is the mean entropy of the next character over their stationary
+distribution (Cover and Thomas 2006, section 4.2).
 """
 
 import math
@@ -14,7 +16,9 @@ import torch
 from data.play.automaton import Automaton
 
 MAX_BELIEFS = 200_000
-DIGITS = 12  # beliefs whose probabilities agree to so many digits are the same; their differences are rounding errors
+# beliefs whose probabilities agree to so many digits are the same; their differences are rounding
+# errors
+DIGITS = 12
 
 Belief = dict[int, float]  # state -> probability
 
@@ -22,15 +26,19 @@ Belief = dict[int, float]  # state -> probability
 def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automaton:
     """The equivalent automaton whose states are the beliefs that can be reached from state 0.
 
-    The characters after one of its states are all different: a text and the first state determine all states. Raises
-    ArithmeticError if there are more than `max_beliefs` beliefs, perhaps infinitely many.
+    The characters after one of its states are all different: a text and the first state determine
+    all states. Raises ArithmeticError if there are more than `max_beliefs` beliefs, perhaps
+    infinitely many.
     """
     automaton = automaton.merged()
     number: dict[frozenset[tuple[int, float]], int] = {}
-    found: list[tuple[str, Belief]] = []  # the character and the belief of each state, breadth first
+    # the character and the belief of each state, breadth first
+    found: list[tuple[str, Belief]] = []
 
     def number_of(character: str, belief: Belief) -> int:
-        key = frozenset((state, round(probability, DIGITS)) for state, probability in belief.items())
+        key = frozenset(
+            (state, round(probability, DIGITS)) for state, probability in belief.items()
+        )
         if key not in number:
             number[key] = len(found)
             found.append((character, belief))
@@ -40,7 +48,9 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
     successors = []
     for _, belief in found:  # it grows meanwhile
         if len(found) > max_beliefs:
-            raise ArithmeticError(f"the automaton's beliefs do not close: there are more than {max_beliefs:,}")
+            raise ArithmeticError(
+                f"the automaton's beliefs do not close: there are more than {max_beliefs:,}"
+            )
         following: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
         for state, probability in belief.items():
             for target, p in automaton.successors[state].items():
@@ -54,7 +64,10 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
 
 
 def entropy_rate(automaton: Automaton) -> float:
-    """The entropy rate in nats per character. Raises ArithmeticError as `determinized` and `stationary` do."""
+    """The entropy rate in nats per character. Raises ArithmeticError as `determinized` and
+    `stationary` do."""
     beliefs = determinized(automaton)
-    entropies = [-sum(p * math.log(p) for p in following.values()) for following in beliefs.successors]
+    entropies = [
+        -sum(p * math.log(p) for p in following.values()) for following in beliefs.successors
+    ]
     return float(beliefs.stationary() @ torch.tensor(entropies, dtype=torch.float64))

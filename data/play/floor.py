@@ -1,8 +1,9 @@
-"""The exact floor: the Bayes-optimal loss on text of a known automaton, which no model can beat on average.
+"""The exact floor: the Bayes-optimal loss on text of a known automaton, which no model can beat on
+average.
 
-The best prediction of a masked character is its posterior given everything visible in the window. The forward-backward
-algorithm (Rabiner 1989) computes it, in float64. The first state has the stationary distribution, because the window's
-offset in the text is unknown.
+The best prediction of a masked character is its posterior given everything visible in the window.
+The forward-backward algorithm (Rabiner 1989) computes it, in float64. The first state has the
+stationary distribution, because the window's offset in the text is unknown.
 """
 
 from collections.abc import Iterator
@@ -20,10 +21,13 @@ TEXTS_AT_ONCE = 32  # for probabilities of texts
 def channel(n_chars: int, misprint_prob: float = 0.0) -> Tensor:
     """P(shown | true character), `[n_chars + 2, n_chars]`, up to the probability of masking.
 
-    Row `n_chars` is `[MASK]`, which hides any character. Row `n_chars + 1` stands for characters that the automaton
-    does not have; they cannot be shown, unless a visible character is a misprint with `misprint_prob`.
+    Row `n_chars` is `[MASK]`, which hides any character. Row `n_chars + 1` stands for characters
+    that the automaton does not have; they cannot be shown, unless a visible character is a misprint
+    with `misprint_prob`.
     """
-    visible = (1 - misprint_prob) * torch.eye(n_chars, dtype=torch.float64) + misprint_prob / n_chars
+    visible = (1 - misprint_prob) * torch.eye(
+        n_chars, dtype=torch.float64
+    ) + misprint_prob / n_chars
     hidden = torch.ones(1, n_chars, dtype=torch.float64)
     return torch.cat([visible, hidden, misprint_prob * hidden])
 
@@ -31,8 +35,8 @@ def channel(n_chars: int, misprint_prob: float = 0.0) -> Tensor:
 class Floor:
     """Posteriors of masked characters, and probabilities of texts, under an automaton.
 
-    Ids of characters are indices into its sorted alphabet. In texts that are `shown`, `n_chars` is `[MASK]`, and
-    `n_chars + 1` stands for all characters that the automaton does not have.
+    Ids of characters are indices into its sorted alphabet. In texts that are `shown`, `n_chars` is
+    `[MASK]`, and `n_chars + 1` stands for all characters that the automaton does not have.
     """
 
     def __init__(self, automaton: Automaton):
@@ -46,9 +50,11 @@ class Floor:
         self.descriptions = automaton.descriptions
 
     def losses(self, windows: Tensor, masked: Tensor) -> Tensor:
-        """-log P(true character | all visible characters) in nats of masked ones, `[n_windows, seq_len]`; 0 elsewhere.
+        """-log P(true character | all visible characters) in nats of masked ones, `[n_windows,
+        seq_len]`; 0 elsewhere.
 
-        `windows` are the true ids, and `masked` is bool, both `[n_windows, seq_len]`. Raises as `posteriors`.
+        `windows` are the true ids, and `masked` is bool, both `[n_windows, seq_len]`. Raises as
+        `posteriors`.
         """
         losses = torch.zeros(windows.shape, dtype=torch.float64)
         posteriors = self.posteriors(windows.masked_fill(masked, self.n_chars), masked)
@@ -56,13 +62,14 @@ class Floor:
         return losses
 
     def posteriors(self, shown: Tensor, wanted: Tensor, misprint_prob: float = 0.0) -> Tensor:
-        """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64), in the order of
-        `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`. Raises ValueError if the
-        automaton cannot have written what is shown."""
+        """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64),
+        in the order of `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows,
+        seq_len]`. Raises ValueError if the automaton cannot have written what is shown."""
         return self._sums(shown, wanted, self.char_of_state, self.n_chars, misprint_prob)
 
     def values(self, distinction: str) -> list[str]:
-        """The values of one of the grammar's distinctions, such as "number", sorted; "none" for states without it.
+        """The values of one of the grammar's distinctions, such as "number", sorted; "none" for
+        states without it.
 
         Raises ValueError if the grammar does not have the distinction.
         """
@@ -72,24 +79,40 @@ class Floor:
         return sorted(found)
 
     def beliefs(self, shown: Tensor, wanted: Tensor, distinction: str) -> Tensor:
-        """P(value of a distinction | all visible characters) at the wanted positions of a text with holes, `[n_wanted,
-        n_values]`, in the order of `values(distinction)`; otherwise as `posteriors`."""
+        """P(value of a distinction | all visible characters) at the wanted positions of a text with
+        holes, `[n_wanted, n_values]`, in the order of `values(distinction)`; otherwise as
+        `posteriors`."""
         number = {value: i for i, value in enumerate(self.values(distinction))}
-        group = torch.tensor([number[description.get(distinction, NONE)] for description in self.descriptions])
+        group = torch.tensor(
+            [number[description.get(distinction, NONE)] for description in self.descriptions]
+        )
         return self._sums(shown, wanted, group, len(number))
 
     def log_probability(self, shown: Tensor) -> Tensor:
-        """log P(all visible characters) in nats of texts `[n, seq_len]`: `[n]`, -inf for impossible ones."""
+        """log P(all visible characters) in nats of texts `[n, seq_len]`: `[n]`, -inf for impossible
+        ones."""
         found = []
         for some in shown.split(TEXTS_AT_ONCE):
-            conditionals = torch.stack([total.log() for _, total in self._forward(some, channel(self.n_chars))], 1)
+            conditionals = torch.stack(
+                [total.log() for _, total in self._forward(some, channel(self.n_chars))], 1
+            )
             found.append(conditionals.masked_fill(some == self.n_chars, 0.0).sum(1))
         return torch.cat(found)
 
-    def _sums(self, shown: Tensor, wanted: Tensor, group: Tensor, n_groups: int, misprint_prob: float = 0.0) -> Tensor:
-        """P(group of the state | everything shown) at the wanted positions; `group` is `[n_states]`."""
+    def _sums(
+        self,
+        shown: Tensor,
+        wanted: Tensor,
+        group: Tensor,
+        n_groups: int,
+        misprint_prob: float = 0.0,
+    ) -> Tensor:
+        """P(group of the state | everything shown) at the wanted positions; `group` is
+        `[n_states]`."""
         found, given = [], channel(self.n_chars, misprint_prob)
-        for some, here in zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True):
+        for some, here in zip(
+            shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True
+        ):
             sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
             for t, states in self._posteriors(some, here, given):
                 sums[t].index_add_(0, group, states)
@@ -97,16 +120,21 @@ class Floor:
         joint = torch.cat(found)
         return joint / joint.sum(1, keepdim=True)
 
-    def _posteriors(self, shown: Tensor, wanted: Tensor, given: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Positions t that any window wants, the last one first, and P(state at t | everything shown), up to a factor,
-        `[n_states, n_windows]`."""
+    def _posteriors(
+        self, shown: Tensor, wanted: Tensor, given: Tensor
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Positions t that any window wants, the last one first, and P(state at t | everything
+        shown), up to a factor, `[n_states, n_windows]`."""
         kept: dict[int, Tensor] = {}
         for t, (state, total) in enumerate(self._forward(shown, given)):
             if not total.all():
-                raise ValueError(f"the grammar cannot generate this text (character {t + 1} is impossible)")
+                raise ValueError(
+                    f"the grammar cannot generate this text (character {t + 1} is impossible)"
+                )
             if wanted[:, t].any():
                 kept[t] = state
-        future = torch.ones(len(self.char_of_state), len(shown), dtype=torch.float64)  # P(shown after t | state at t)
+        # P(shown after t | state at t)
+        future = torch.ones(len(self.char_of_state), len(shown), dtype=torch.float64)
         for t in reversed(range(min(kept, default=shown.shape[1]), shown.shape[1])):
             if t in kept:
                 yield t, kept.pop(t).mul_(future)
@@ -116,8 +144,8 @@ class Floor:
     def _forward(self, shown: Tensor, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """For each position, P(state there | shown up to there) and P(shown there | shown before).
 
-        They are `[n_states, n_windows]` and `[n_windows]`. A window that the automaton cannot have written has zeros
-        from its first impossible position on.
+        They are `[n_states, n_windows]` and `[n_windows]`. A window that the automaton cannot have
+        written has zeros from its first impossible position on.
         """
         state = self.stationary[:, None].repeat(1, len(shown))
         for t in range(shown.shape[1]):

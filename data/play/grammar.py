@@ -1,11 +1,15 @@
-"""The built-in play: dialogue in an invented language, written by a stochastic finite-state grammar.
+"""The built-in play: dialogue in an invented language, written by a stochastic finite-state
+grammar.
 
-It needs no file and no network. The grammar is a hidden Markov model, so the Bayes-optimal loss on the play can be
-computed exactly (see `data.play.floor`). A model can learn from it, from short range to long:
+It needs no file and no network. The grammar is a hidden Markov model, so the Bayes-optimal loss on
+the play can be computed exactly (see `data.play.floor`). A model can learn from it, from short
+range to long:
 
 - the letters of 1,374 words, whose frequencies fall with their rank as in natural texts;
-- agreement: the verb ends in -i after `ta balk` and in -u after `te balks`, even with words in between;
-- questions: a question word at the beginning of a sentence, a question mark at its end, an answer in the next speech;
+- agreement: the verb ends in -i after `ta balk` and in -u after `te balks`, even with words in
+  between;
+- questions: a question word at the beginning of a sentence, a question mark at its end, an answer
+  in the next speech;
 - the topic, which lasts for several speeches and decides the vowel of almost every word;
 - the speakers: the two speakers of a topic take turns.
 """
@@ -37,13 +41,16 @@ def play(length: int = LENGTH, seed: int = SEED) -> str:
 def grammar() -> Automaton:
     """The automaton that writes the play.
 
-    It describes its states by topic (the vowel), speaker, word (noun, verb, verb ending, ...), number (singular,
-    plural) and sentence (statement, question, exclamation). A state outside clauses has neither number nor sentence.
+    It describes its states by topic (the vowel), speaker, word (noun, verb, verb ending, ...),
+    number (singular, plural) and sentence (statement, question, exclamation). A state outside
+    clauses has neither number nor sentence.
     """
     build = Builder()
     scenes = [(topic, turn) for topic in words.topics() for turn in (0, 1)]
-    free = {(topic.speakers, turn): build.joint() for topic, turn in scenes}  # a speech begins; nothing was asked
-    asked = {(topic.speakers, turn): build.joint() for topic, turn in scenes}  # a speech begins with an answer
+    # a speech begins; nothing was asked
+    free = {(topic.speakers, turn): build.joint() for topic, turn in scenes}
+    # a speech begins with an answer
+    asked = {(topic.speakers, turn): build.joint() for topic, turn in scenes}
     for topic, turn in scenes:
         this, other = (topic.speakers, turn), (topic.speakers, 1 - turn)
         over = build.joint()
@@ -55,11 +62,15 @@ def grammar() -> Automaton:
     automaton = build.automaton(next(iter(free.values())))
     # Tell spaces and punctuation from the words that they were built with.
     states = zip(automaton.characters, automaton.descriptions, strict=True)
-    descriptions = tuple(d if char.isalpha() else {**d, "word": "space or punctuation"} for char, d in states)
+    descriptions = tuple(
+        d if char.isalpha() else {**d, "word": "space or punctuation"} for char, d in states
+    )
     return replace(automaton, descriptions=descriptions)
 
 
-def _speech(build: Builder, topic: words.Topic, turn: int, free: int, asked: int, over: int, answer: int) -> None:
+def _speech(
+    build: Builder, topic: words.Topic, turn: int, free: int, asked: int, over: int, answer: int
+) -> None:
     """One speech: a heading and sentences.
 
     It begins at `free`, or at `asked` if it answers; it ends at `over`, or at `answer` if it asks.
@@ -82,13 +93,17 @@ def _speech(build: Builder, topic: words.Topic, turn: int, free: int, asked: int
 
     # A question, which ends the speech. Its first word announces the question mark at its end.
     question, asking = build.joint(), build.joint()
-    questioning.describing(word="question word").choice(sentence, _weighted(words.QUESTION_WORDS, total=0.2), question)
+    questioning.describing(word="question word").choice(
+        sentence, _weighted(words.QUESTION_WORDS, total=0.2), question
+    )
     _clause(questioning, topic, question, asking, capital=False)
     questioning.text(asking, "?\n\n", answer)
 
     # An exclamation.
     called, shouted = build.joint(), build.joint()
-    exclaiming.describing(word="oath").choice(sentence, _weighted(words.OATHS, ", ", total=0.15), called)
+    exclaiming.describing(word="oath").choice(
+        sentence, _weighted(words.OATHS, ", ", total=0.15), called
+    )
     _noun_phrase(exclaiming, topic, called, shouted)
     exclaiming.text(shouted, "!", ended)
 
@@ -99,26 +114,41 @@ def _speech(build: Builder, topic: words.Topic, turn: int, free: int, asked: int
 
 
 def _clause(
-    build: Builder, topic: words.Topic, start: int, end: int, *, capital: bool, also_from: int | None = None
+    build: Builder,
+    topic: words.Topic,
+    start: int,
+    end: int,
+    *,
+    capital: bool,
+    also_from: int | None = None,
 ) -> None:
-    """Subject, verb and perhaps an object. `also_from` is a second beginning of the same clause, in lower case."""
+    """Subject, verb and perhaps an object. `also_from` is a second beginning of the same clause, in
+    lower case."""
     verbed, object_begins = build.joint(), build.joint()
     for number, articles, noun_ending, verb_ending in NUMBERS:
         part = build.describing(number=number)
         described, named, placed, place, acting, verb, stem = (build.joint() for _ in range(7))
         shares = _weighted(articles, total=1.0)
         article = part.describing(word="article")
-        article.choice(start, {word.capitalize() if capital else word: w for word, w in shares.items()}, described)
+        article.choice(
+            start,
+            {word.capitalize() if capital else word: w for word, w in shares.items()},
+            described,
+        )
         if also_from is not None:
             article.choice(also_from, shares, described)
         noun = build.joint()
-        part.describing(word="adjective").choice(described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun)
+        part.describing(word="adjective").choice(
+            described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun
+        )
         _noun(part, topic, noun, noun_ending, named)
         part.text(named, " ", acting, 0.8)
         part.text(named, " ", placed, 0.2)
         part.describing(word="preposition").choice(placed, _weighted(words.PREPOSITIONS), place)
         part.describing(word="place").choice(place, _weighted(words.PLACES), acting)
-        part.describing(word="adverb").choice(acting, {"": 0.75} | _weighted(words.ADVERBS, total=0.25), verb)
+        part.describing(word="adverb").choice(
+            acting, {"": 0.75} | _weighted(words.ADVERBS, total=0.25), verb
+        )
         part.describing(word="verb").choice(verb, _weighted(topic.verbs, ""), stem)
         part.describing(word="verb ending").text(stem, verb_ending, verbed)
     build.text(verbed, "", end, 0.35)
@@ -140,8 +170,11 @@ def _noun(build: Builder, topic: words.Topic, start: int, ending: str, end: int)
     build.describing(word="noun ending").text(stem, ending, end)
 
 
-def _weighted(choices: tuple[str, ...], after: str = " ", total: float | None = None) -> dict[str, float]:
-    """Words, each with `after` behind it, and weights 1 / (rank + 10) (Mandelbrot 1953), scaled to sum to `total`."""
+def _weighted(
+    choices: tuple[str, ...], after: str = " ", total: float | None = None
+) -> dict[str, float]:
+    """Words, each with `after` behind it, and weights 1 / (rank + 10) (Mandelbrot 1953), scaled to
+    sum to `total`."""
     weights = {word + after: 1 / (rank + 10) for rank, word in enumerate(choices, start=1)}
     if total is None:
         return weights

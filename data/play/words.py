@@ -1,8 +1,9 @@
 """The invented words of the built-in play.
 
-Four topics share the consonants of their words and differ in one vowel: *bal* belongs to one topic, *bel* to another. A
-masked vowel can therefore be predicted from the topic, which the rest of the speech reveals, and not from the letters
-next to it. Words of one topic differ in their consonants, so masked consonants stay uncertain.
+Four topics share the consonants of their words and differ in one vowel: *bal* belongs to one topic,
+*bel* to another. A masked vowel can therefore be predicted from the topic, which the rest of the
+speech reveals, and not from the letters next to it. Words of one topic differ in their consonants,
+so masked consonants stay uncertain.
 """
 
 from dataclasses import dataclass

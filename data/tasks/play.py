@@ -1,7 +1,8 @@
 """Seven tasks on the built-in play. Their labels are exact, and so is the best possible score.
 
-The texts come from seeds that pretraining does not use. The ceiling of a task is the expected accuracy of the
-Bayes-optimal classifier given the visible text, by the grammar's exact posterior for 400 texts of the test.
+The texts come from seeds that pretraining does not use. The ceiling of a task is the expected
+accuracy of the Bayes-optimal classifier given the visible text, by the grammar's exact posterior
+for 400 texts of the test.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,19 @@ from torch import Tensor
 from data.play import words
 from data.play.floor import NONE, Floor
 from data.play.grammar import PLAY, grammar
-from data.tasks.task import CHARACTER, N_POOL, N_TEST, PAIR, REPORT, SELECTION, TASKS, TEXT, Example, Task, task
+from data.tasks.task import (
+    CHARACTER,
+    N_POOL,
+    N_TEST,
+    PAIR,
+    REPORT,
+    SELECTION,
+    TASKS,
+    TEXT,
+    Example,
+    Task,
+    task,
+)
 
 SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
 WINDOW = 128  # characters of an example of tagging
@@ -41,7 +54,9 @@ def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
     while len(found) < n:
         path = automaton.path(length, seed)
         begin, found = 0, []
-        for paragraph in "".join(automaton.characters[state] for state in path).split(PARAGRAPH)[:-1]:
+        for paragraph in "".join(automaton.characters[state] for state in path).split(PARAGRAPH)[
+            :-1
+        ]:
             speaker, text = paragraph.split(":\n", 1)
             end = begin + len(paragraph)
             if longest is None or len(text) <= longest:
@@ -57,10 +72,13 @@ def floor() -> Floor:
 
 
 def shown(texts: Sequence[str]) -> Tensor:
-    """Ids of the floor, `[n, longest]`: `_` is a hidden character, and so is what follows a shorter text."""
+    """Ids of the floor, `[n, longest]`: `_` is a hidden character, and so is what follows a shorter
+    text."""
     ids = {character: i for i, character in enumerate(grammar().alphabet + "_")}
     longest = max(map(len, texts))
-    return torch.tensor([[ids[character] for character in text.ljust(longest, "_")] for text in texts])
+    return torch.tensor(
+        [[ids[character] for character in text.ljust(longest, "_")] for text in texts]
+    )
 
 
 def log_probabilities(texts: Sequence[str]) -> Tensor:
@@ -68,15 +86,17 @@ def log_probabilities(texts: Sequence[str]) -> Tensor:
     return floor().log_probability(shown(texts))
 
 
-def _parts(examples: Callable[[int, int], list[Example]], use: str) -> tuple[list[Example], list[Example]]:
+def _parts(
+    examples: Callable[[int, int], list[Example]], use: str
+) -> tuple[list[Example], list[Example]]:
     """The pool and the test of a use, from a function of their size and seed."""
     pool_seed, test_seed = SEEDS[use]
     return examples(N_POOL, pool_seed), examples(N_TEST, test_seed)
 
 
 def beliefs_about(distinction: str, texts: Sequence[str]) -> Tensor:
-    """P(value of a distinction | text) at each character of texts of one length, `[n_texts * length, n_values]`, in the
-    order of the floor's `values`."""
+    """P(value of a distinction | text) at each character of texts of one length, `[n_texts *
+    length, n_values]`, in the order of the floor's `values`."""
     ids = shown(texts)
     return floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
 
@@ -86,14 +106,20 @@ def _windows(distinction: str, n: int, seed: int) -> list[Example]:
     path = automaton.path(n * WINDOW, seed)
     labels = [automaton.descriptions[state].get(distinction) for state in path]
     text = "".join(automaton.characters[state] for state in path)
-    return [Example((text[i : i + WINDOW],), labels[i : i + WINDOW]) for i in range(0, len(text), WINDOW)]
+    return [
+        Example((text[i : i + WINDOW],), labels[i : i + WINDOW])
+        for i in range(0, len(text), WINDOW)
+    ]
 
 
 def _speeches_about(distinction: str, n: int, seed: int) -> list[Example]:
-    """Speeches of at most 160 characters, whose label is the value of a distinction in their states."""
+    """Speeches of at most 160 characters, whose label is the value of a distinction in their
+    states."""
     descriptions = grammar().descriptions
     found = speeches(n, seed, LONGEST)
-    return [Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in found]
+    return [
+        Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in found
+    ]
 
 
 def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
@@ -106,15 +132,19 @@ def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
 
 
 def _labelled(name: str, kind: str, distinction: str, use: str) -> Task:
-    """Texts labelled by a distinction of the grammar: each character of a window, or each speech as a whole."""
+    """Texts labelled by a distinction of the grammar: each character of a window, or each speech as
+    a whole."""
     of_characters = kind == CHARACTER
     pool, test = _parts(partial(_windows if of_characters else _speeches_about, distinction), use)
 
     def ceiling() -> float:
         texts = [example.texts[0] for example in test[:CEILING_TEXTS]]
         has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
-        beliefs = (beliefs_about if of_characters else beliefs_about_speeches)(distinction, texts)[:, has_label]
-        return float(beliefs.amax(1).sum() / beliefs.sum())  # each character counts as far as it has a label
+        beliefs = (beliefs_about if of_characters else beliefs_about_speeches)(distinction, texts)[
+            :, has_label
+        ]
+        # each character counts as far as it has a label
+        return float(beliefs.amax(1).sum() / beliefs.sum())
 
     return Task(name, kind, pool, test, ceiling)
 
@@ -124,7 +154,8 @@ LABELLED = {  # task -> what has labels, and the distinction of the grammar that
     "number": (CHARACTER, "number"),  # of the phrase that a character belongs to
     "sentence_kind": (CHARACTER, "sentence"),  # statement, question or exclamation
     "topic": (TEXT, "topic"),  # one of four
-    "play_speaker": (TEXT, "speaker"),  # one of eight; both of a topic speak alike, so half must be wrong
+    # one of eight; both of a topic speak alike, so half must be wrong
+    "play_speaker": (TEXT, "speaker"),
 }
 TASKS[PLAY] = {name: partial(_labelled, name, *what) for name, what in LABELLED.items()}
 
@@ -133,8 +164,9 @@ TASKS[PLAY] = {name: partial(_labelled, name, *what) for name, what in LABELLED.
 def follows(use: str) -> Task:
     """Whether a speech follows another: the last 60 characters of one, and the first 60 of one.
 
-    In half of the examples, the second is a speech from elsewhere. The posterior compares P(both, consecutive) with
-    P(first) * P(second). A piece of fewer than 60 characters is a whole speech, so its end and its heading count too.
+    In half of the examples, the second is a speech from elsewhere. The posterior compares P(both,
+    consecutive) with P(first) * P(second). A piece of fewer than 60 characters is a whole speech,
+    so its end and its heading count too.
     """
     pool, test = _parts(_pairs_of_speeches, use)
     texts = [example.texts for example in test[:CEILING_TEXTS]]
@@ -143,10 +175,16 @@ def follows(use: str) -> Task:
 
 def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
     """The log of the posterior odds, `[n]`, that the second speech of each pair follows the first."""
-    firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs]
+    firsts = [
+        (PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs
+    ]
     seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in pairs]
-    together = log_probabilities([first + second for first, second in zip(firsts, seconds, strict=True)])
-    apart = log_probabilities(firsts) + log_probabilities([PARAGRAPH + second for second in seconds])
+    together = log_probabilities(
+        [first + second for first, second in zip(firsts, seconds, strict=True)]
+    )
+    apart = log_probabilities(firsts) + log_probabilities(
+        [PARAGRAPH + second for second in seconds]
+    )
     return together + log_probabilities([PARAGRAPH]) - apart
 
 
@@ -157,7 +195,9 @@ def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
     examples = []
     for i, is_next in enumerate(generator.integers(2, size=n).tolist()):
         first, second = found[2 * i].text, found[2 * (i if is_next else elsewhere[i]) + 1].text
-        examples.append(Example((first[-PIECE:], second[:PIECE]), "next" if is_next else "elsewhere"))
+        examples.append(
+            Example((first[-PIECE:], second[:PIECE]), "next" if is_next else "elsewhere")
+        )
     return examples
 
 
@@ -165,8 +205,9 @@ def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
 def grammatical(use: str) -> Task:
     """Whether a speech is grammatical.
 
-    In half of the examples one character breaks a rule: the agreement of a verb, the plural of a noun, the mark of a
-    question, or the vowel of the topic. The grammar cannot write any of these, so the ceiling is 1.
+    In half of the examples one character breaks a rule: the agreement of a verb, the plural of a
+    noun, the mark of a question, or the vowel of the topic. The grammar cannot write any of these,
+    so the ceiling is 1.
     """
     pool, test = _parts(_some_broken, use)
     return Task("grammatical", TEXT, pool, test, lambda: 1.0)
@@ -178,7 +219,11 @@ def _some_broken(n: int, seed: int) -> list[Example]:
     spare = n // 4  # of the changed speeches, a few are grammatical
     found = speeches(n + spare, seed, LONGEST - 1)
     whole, changed = found[: n // 2], [broken(speech, generator) for speech in found[n // 2 :]]
-    is_possible = log_probabilities([PARAGRAPH + HEADING + text + PARAGRAPH for text in changed]).isfinite().tolist()
+    is_possible = (
+        log_probabilities([PARAGRAPH + HEADING + text + PARAGRAPH for text in changed])
+        .isfinite()
+        .tolist()
+    )
     impossible = [text for text, possible in zip(changed, is_possible, strict=True) if not possible]
     pairs = zip(whole, impossible, strict=False)
     return [
@@ -195,7 +240,13 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
     kinds = [descriptions[state]["word"] for state in speech.states]
     for i, (character, kind, after) in enumerate(zip(text, kinds, [*kinds[1:], ""], strict=True)):
         if kind == "verb ending":
-            changes.append((i, i + 1, words.PLURAL_VERB if character == words.SINGULAR_VERB else words.SINGULAR_VERB))
+            changes.append(
+                (
+                    i,
+                    i + 1,
+                    words.PLURAL_VERB if character == words.SINGULAR_VERB else words.SINGULAR_VERB,
+                )
+            )
         elif kind == "noun ending":
             changes.append((i, i + 1, ""))
         elif kind == "noun" and after not in ("noun", "noun ending"):

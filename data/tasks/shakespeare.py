@@ -1,7 +1,8 @@
 """Five tasks on tiny Shakespeare, with labels that the text itself gives.
 
-Labelled examples come from the text that models are trained on, test examples from the validation text. For the choice
-of a preset ("selection"), both come from the training text: its last tenth takes the place of the validation text.
+Labelled examples come from the text that models are trained on, test examples from the validation
+text. For the choice of a preset ("selection"), both come from the training text: its last tenth
+takes the place of the validation text.
 """
 
 import re
@@ -26,7 +27,8 @@ NEIGHBORS = re.compile(r"(?<=[a-z] )([a-z]+) ([a-z]+)(?= [a-z])")
 
 
 def parts(use: str, name: str = TINY_SHAKESPEARE) -> tuple[str, str]:
-    """The text of labelled examples, and that of test examples. Raises CorpusError if the corpus is missing."""
+    """The text of labelled examples, and that of test examples. Raises CorpusError if the corpus is
+    missing."""
     corpus = load_corpus(name)
     if use == REPORT:
         return corpus.training, corpus.validation
@@ -49,7 +51,8 @@ def _sampled(name: str, kind: str, pool: list[Example], test: list[Example]) -> 
 
 @task(TINY_SHAKESPEARE)
 def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
-    """The speaker of a speech without its heading: the ten who speak most often in both parts of a text.
+    """The speaker of a speech without its heading: the ten who speak most often in both parts of a
+    text.
 
     Raises CorpusError if no two speakers do, or if their speeches are too few.
     """
@@ -60,7 +63,10 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     if len(both) < 2:
         form = "a blank line, a line NAME:, and the text below it"
         raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
-    examples = ([Example((text[:LONGEST],), who) for who, text in speeches if who in both] for speeches in (pool, test))
+    examples = (
+        [Example((text[:LONGEST],), who) for who, text in speeches if who in both]
+        for speeches in (pool, test)
+    )
     found = _sampled("speaker", TEXT, *examples)
     if len(found.pool) < FEWEST_SPEECHES or not found.test:
         n = f"{len(found.pool)} speeches to learn from, and {len(found.test)} others for the test"
@@ -96,7 +102,9 @@ def _unpunctuated(text: str) -> Iterator[Example]:
             continue
         is_end = character.isalpha() and not after.isalpha() and after not in "'-"
         kept.append(character)
-        labels.append((after if after in PUNCTUATION and following.isspace() else "none") if is_end else None)
+        labels.append(
+            (after if after in PUNCTUATION and following.isspace() else "none") if is_end else None
+        )
     for i in range(0, len(kept) - WINDOW, WINDOW):
         yield Example(("".join(kept[i : i + WINDOW]),), labels[i : i + WINDOW])
 
@@ -110,9 +118,15 @@ def capitals(use: str) -> Task:
 def _in_lower_case(text: str) -> Iterator[Example]:
     for i in range(1, len(text) - WINDOW, WINDOW):
         window, before = text[i : i + WINDOW], text[i - 1 : i + WINDOW - 1]
-        is_first = [c.isalpha() and not (b.isalpha() or b == "'") for b, c in zip(before, window, strict=True)]
+        is_first = [
+            c.isalpha() and not (b.isalpha() or b == "'")
+            for b, c in zip(before, window, strict=True)
+        ]
         cases = ["capital" if c.isupper() else "lower case" for c in window]
-        yield Example((window.lower(),), [case if first else None for case, first in zip(cases, is_first, strict=True)])
+        yield Example(
+            (window.lower(),),
+            [case if first else None for case, first in zip(cases, is_first, strict=True)],
+        )
 
 
 @task(TINY_SHAKESPEARE)
@@ -128,4 +142,6 @@ def _swapped(text: str) -> Iterator[Example]:
         original = text[begin : begin + EXCERPT]
         at = match.start() - begin
         if first != second and at + len(match[0]) <= EXCERPT:
-            yield Example((original, original[:at] + f"{second} {first}" + original[at + len(match[0]) :]))
+            yield Example(
+                (original, original[:at] + f"{second} {first}" + original[at + len(match[0]) :])
+            )

@@ -17,8 +17,8 @@ Labels = Sequence[str | None]  # per character; None where a character has no la
 class Example:
     """A text and its label.
 
-    The label of a `character` task is a sequence with one label per character. Examples of a `pair` and of a `choice`
-    have two texts; of those of a choice, the first is right.
+    The label of a `character` task is a sequence with one label per character. Examples of a `pair`
+    and of a `choice` have two texts; of those of a choice, the first is right.
     """
 
     texts: tuple[str, ...]
@@ -39,7 +39,14 @@ class Task:
     def labels(self) -> list[str]:
         """The labels of the pool, sorted."""
         found = [example.label for example in self.pool]
-        return sorted({label for each in found for label in ([each] if isinstance(each, str) else each) if label})
+        return sorted(
+            {
+                label
+                for each in found
+                for label in ([each] if isinstance(each, str) else each)
+                if label
+            }
+        )
 
     def draw(self, n_labels: int, seed: int) -> list[Example]:
         """`n_labels` examples of the pool, without replacement; all of them if there are fewer.
@@ -62,7 +69,8 @@ TASKS: dict[str, dict[str, Callable[[str], Task]]] = {}  # corpus -> name -> fun
 
 
 def task(corpus: str) -> Callable[[Build], Build]:
-    """Register a task on a corpus under the name of its function, which `finetune.py --task` accepts."""
+    """Register a task on a corpus under the name of its function, which `finetune.py --task`
+    accepts."""
 
     def register(function: Build) -> Build:
         TASKS.setdefault(corpus, {})[function.__name__] = function

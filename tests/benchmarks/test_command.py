@@ -11,12 +11,15 @@ from configs.keys import ConfigError
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run a benchmark with some words; returns what its `main` was called with, the exit code and the output."""
+    """Run a benchmark with some words; returns what its `main` was called with, the exit code and
+    the output."""
 
     def run(*words, main=None):
         calls = []
         monkeypatch.setattr(sys, "argv", ["tricks.py", *words])
-        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/tricks.py", raising=False)
+        monkeypatch.setattr(
+            sys.modules["__main__"], "__file__", "benchmarks/tricks.py", raising=False
+        )
         monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
         flag, names = {"action": "store_true"}, {"nargs": "*", "default": []}
         with pytest.raises(SystemExit) as exited:
@@ -52,7 +55,8 @@ def test_a_measurement_with_other_options_gets_its_own_files(words, name, run):
     assert len(path.name) < 250
     assert path.parent.parent == command.RESULTS
     assert isinstance(options.seconds, float)
-    long = {results_path("tricks", {"names": "x" * 300 + end}).name for end in "ab"}  # with the same beginning
+    # with the same beginning
+    long = {results_path("tricks", {"names": "x" * 300 + end}).name for end in "ab"}
     assert len(long) == 2
     assert all(len(name) <= command.LONGEST_NAME for name in long)
 
@@ -61,7 +65,9 @@ def test_wrong_input_is_one_line(run):
     def failing(options, path):
         raise ConfigError("no such text")
 
-    wrong = [(["--seeds", word], None, "--seeds") for word in ("x", "0")] + [(["--seconds", "0"], None, "out of range")]
+    wrong = [(["--seeds", word], None, "--seeds") for word in ("x", "0")] + [
+        (["--seconds", "0"], None, "out of range")
+    ]
     for words, main, message in [*wrong, ([], failing, "no such text")]:
         calls, code, output = run(*words, main=main)
         assert (calls, code) == ([], 2)
@@ -71,7 +77,9 @@ def test_wrong_input_is_one_line(run):
 
 def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch):
     def git(*words):
-        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+        subprocess.run(
+            ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a", *words], check=True
+        )
 
     monkeypatch.setattr(command, "ROOT", tmp_path)
     (tmp_path / "package").mkdir()

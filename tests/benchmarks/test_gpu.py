@@ -36,7 +36,10 @@ def test_what_is_wrong_fails_its_step_and_is_named(rows, monkeypatch):
         return found | {"decoder_bias": found["decoder_bias"] * (1 + 10 * len(calls))}
 
     monkeypatch.setattr(gpu_steps, "gradients", planted)
-    for name, what in (("agreement", "float32: gradients differ by"), ("repeatable", "64, as in training")):
+    for name, what in (
+        ("agreement", "float32: gradients differ by"),
+        ("repeatable", "64, as in training"),
+    ):
         found, passed = rows(name)
         assert not passed
         assert found[what].endswith(": failed")
@@ -63,15 +66,29 @@ def test_a_step_that_fails_or_takes_too_long_is_reported(tmp_path):
         assert reason in str(result["rows"][-1])
 
 
-def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(tmp_path, monkeypatch):
+def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
+    tmp_path, monkeypatch
+):
     taken, tables, path = [], [], tmp_path / "machine" / "gpu"
 
     def take(name, *_):
         taken.append(name)
-        return {"passed": name != "graph" or taken.count("graph") > 1, "rows": [["x", 1]], "seconds": 2.0}
+        return {
+            "passed": name != "graph" or taken.count("graph") > 1,
+            "rows": [["x", 1]],
+            "seconds": 2.0,
+        }
 
-    replaced = {"take": take, "ROOT": tmp_path, "PAGES": [], "RESULTS_PAGE": tmp_path / "results.md"}
-    replaced |= {"best_device": lambda: "cuda", "machine": lambda: {"commit": "1234567", "torch": "2"}}
+    replaced = {
+        "take": take,
+        "ROOT": tmp_path,
+        "PAGES": [],
+        "RESULTS_PAGE": tmp_path / "results.md",
+    }
+    replaced |= {
+        "best_device": lambda: "cuda",
+        "machine": lambda: {"commit": "1234567", "torch": "2"},
+    }
     replaced |= {"save_results": lambda path, table, steps: tables.append(table)}
     for name, value in replaced.items():
         monkeypatch.setattr(gpu, name, value)
@@ -83,7 +100,12 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     assert gpu.main(Namespace(only=None, dry_run=False, minutes=40.0), path) == 0
     assert gpu.main(Namespace(only="tests", dry_run=False, minutes=40.0), path) == 0
     assert taken[len(gpu.MINUTES) :] == ["graph", "tests"]
-    assert gpu.RESULTS_PAGE.read_text().count("<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured") == 1
+    assert (
+        gpu.RESULTS_PAGE.read_text().count(
+            "<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured"
+        )
+        == 1
+    )
     for dry_run in (True, False):  # a dry run does not count
         gpu.main(Namespace(only=None, dry_run=dry_run, minutes=40.0), tmp_path / "other" / "gpu")
     assert taken[len(gpu.MINUTES) + 2 :] == 2 * list(gpu.MINUTES)
@@ -96,7 +118,11 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
     seconds = []
 
     def train(words, program):
-        seconds.extend(float(word.partition("=")[2]) for word in words if word.startswith("training.max_seconds="))
+        seconds.extend(
+            float(word.partition("=")[2])
+            for word in words
+            if word.startswith("training.max_seconds=")
+        )
         return None, ""
 
     row = {"loss.valid": 1.0, "chars": 1}

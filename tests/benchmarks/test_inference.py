@@ -14,4 +14,6 @@ def test_every_shape_is_timed_in_both_ways(tmp_path, corpus_file, monkeypatch):
     assert list(turns) == ["1 x 8", "2 x 16"]
     for candidates in turns.values():
         assert list(candidates) == ["PyTorch", "onnxruntime"]
-        assert all(len(found) == 2 and found[0]["passes per second"] > 0 for found in candidates.values())
+        assert all(
+            len(found) == 2 and found[0]["passes per second"] > 0 for found in candidates.values()
+        )

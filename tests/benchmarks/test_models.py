@@ -7,11 +7,21 @@ from data.tasks.task import TEXT
 from tests.model.conftest import INPUTS, built
 from trained.classifier import POOLS, Classifier, scores_of
 
-KEYS = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2, "model.d_ff": 48, "model.dropout": 0.25}
+KEYS = {
+    "model.d_model": 32,
+    "model.n_heads": 4,
+    "model.n_layers": 2,
+    "model.d_ff": 48,
+    "model.dropout": 0.25,
+}
 
 
-@pytest.mark.parametrize(("name", "peer"), [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")])
-def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits_at_the_positions(name, peer):
+@pytest.mark.parametrize(
+    ("name", "peer"), [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")]
+)
+def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits_at_the_positions(
+    name, peer
+):
     adapter, positions = built(f"hugging_face_{name}", KEYS), torch.tensor([44, 5])  # in any order
     model = adapter.model
     expected = model(input_ids=INPUTS).logits.flatten(0, 1)
@@ -22,7 +32,9 @@ def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits
     assert (model.config.num_attention_heads, model.config.intermediate_size) == (4, 48)
     assert model.config._attn_implementation == "sdpa"
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.25}
-    assert {module.padding_idx for module in model.modules() if isinstance(module, nn.Embedding)} == {None}
+    assert {
+        module.padding_idx for module in model.modules() if isinstance(module, nn.Embedding)
+    } == {None}
 
 
 def test_a_classifier_reads_modernbert_as_it_reads_folio():

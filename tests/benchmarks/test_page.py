@@ -10,12 +10,15 @@ from runs.files import ROOT
 def test_the_pages_have_the_tables_of_the_results():
     """If this fails: python -m benchmarks.page"""
     for page in PAGES:
-        assert filled(page.read_text(encoding="utf-8")) == page.read_text(encoding="utf-8"), page.name
+        assert filled(page.read_text(encoding="utf-8")) == page.read_text(encoding="utf-8"), (
+            page.name
+        )
 
 
 def test_every_tracked_result_is_on_a_page():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    listed = subprocess.run(["git", "ls-files"], cwd=RESULTS, capture_output=True, text=True)  # nothing outside of git
+    # nothing outside of git
+    listed = subprocess.run(["git", "ls-files"], cwd=RESULTS, capture_output=True, text=True)
     assert [path for path in listed.stdout.split() if path not in text] == []
 
 
@@ -27,11 +30,20 @@ def test_the_readme_quotes_figures_of_the_pages():
 
 
 def test_uncommitted_code_is_named(tmp_path, monkeypatch):
-    machine = {"machine": "M, 1 core", "threads": "1", "torch": "2.0", "commit": "1234567+", "date": "2026-01-01"}
+    machine = {
+        "machine": "M, 1 core",
+        "threads": "1",
+        "torch": "2.0",
+        "commit": "1234567+",
+        "date": "2026-01-01",
+    }
     (tmp_path / "x.json").write_text(json.dumps({"machine": machine, "table": [{"a": "1"}]}))
     monkeypatch.setattr("benchmarks.page.RESULTS", tmp_path)
     text = filled("before\n<!-- from x.json -->\nold\n<!-- end -->\nafter")
-    assert "| a |\n| --- |\n| 1 |\n\nM, 1 core, 1 thread, PyTorch 2.0, commit 1234567 with uncommitted" in text
+    assert (
+        "| a |\n| --- |\n| 1 |\n\nM, 1 core, 1 thread, PyTorch 2.0, commit 1234567 with uncommitted"
+        in text
+    )
     assert text.startswith("before\n")
     assert text.endswith("\nafter")
     assert filled(text) == text

@@ -18,7 +18,9 @@ def results(losses: dict[str, list[float]], **others) -> dict:
 
 def test_differences_are_paired_by_seed():
     """The seeds are far apart and the difference is the same for each: unpaired it would be lost."""
-    better, alike = (difference(results(LOSSES), "loss", name, "base") for name in ("better", "alike"))
+    better, alike = (
+        difference(results(LOSSES), "loss", name, "base") for name in ("better", "alike")
+    )
     assert better.mean == pytest.approx(-0.1)
     assert better.stderr == pytest.approx(0.01 / 3**0.5)
     assert better.verdict == "better"
@@ -30,7 +32,9 @@ def test_differences_are_paired_by_seed():
 
 def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_long():
     name = "loss.valid_at_seq_len"
-    found = results(LOSSES, **{name: 1.0}) | results({"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0})
+    found = results(LOSSES, **{name: 1.0}) | results(
+        {"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0}
+    )
     assert difference(found, name, "better", "base").mean == 0
     assert difference(found, name, "longer", "base") is None
     assert difference(found, "loss", "longer", "base") is not None
@@ -43,4 +47,7 @@ def test_the_table_shows_what_was_measured_and_how_sure_it_is():
     assert better["the loss"] == "1.900 ± 0.574 (-0.100 ± 0.006, better)"
     assert better["claim"] == "it is better"
     one = results({name: values[:1] for name, values in LOSSES.items()})  # seed
-    assert compared(one, {"better": "base"}, {"loss": "loss"}, {})[1]["loss"] == "0.900 (-0.100, unknown)"
+    assert (
+        compared(one, {"better": "base"}, {"loss": "loss"}, {})[1]["loss"]
+        == "0.900 (-0.100, unknown)"
+    )

@@ -9,4 +9,5 @@ def test_growth_shows_a_leak_but_not_memory_that_is_given_back():
     assert growth(steady, per_minute=1)["growth"] == 0
     leaking = [mib + minute for minute, mib in enumerate(steady)]  # 1 MiB per minute
     assert growth(leaking, per_minute=1)["growth"] > 0.05
-    assert growth([1.0, 500.0, *steady], per_minute=1)["growth"] == pytest.approx(0)  # the warm-up does not count
+    # the warm-up does not count
+    assert growth([1.0, 500.0, *steady], per_minute=1)["growth"] == pytest.approx(0)

@@ -1,6 +1,15 @@
 import pytest
 
-from benchmarks.time_to_loss import FOLIO, PEERS, SHARES, columns, figure, recipes, searched, seconds_to
+from benchmarks.time_to_loss import (
+    FOLIO,
+    PEERS,
+    SHARES,
+    columns,
+    figure,
+    recipes,
+    searched,
+    seconds_to,
+)
 from configs.command_line import PRESETS, read_config, resolve
 from configs.keys import ConfigError
 
@@ -13,7 +22,8 @@ def test_a_loss_between_two_evaluations_is_interpolated():
     assert seconds_to(1.75, curve) == 35.0
     assert seconds_to(3.5, curve) == 10.0  # at the first evaluation or before
     assert seconds_to(0.5, curve) == NEVER
-    assert seconds_to(2.0, [(10.0, 1.9), (20.0, 2.1), (30.0, 1.8)]) == 10.0  # although it rose again
+    # although it rose again
+    assert seconds_to(2.0, [(10.0, 1.9), (20.0, 2.1), (30.0, 1.8)]) == 10.0
 
 
 def test_every_recipe_is_valid():
@@ -32,9 +42,16 @@ def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them
     found = searched(preset)
     for keys in found.values():
         values = resolve(read_config(PRESETS / f"{preset}.yaml"), keys)
-        assert all(values["training.chars_per_step"] % row["seq_len"] == 0 for row in values["training.stages"])
+        assert all(
+            values["training.chars_per_step"] % row["seq_len"] == 0
+            for row in values["training.stages"]
+        )
     for peer, best in PEERS["best"].get(preset, {}).items():
-        assert any(best.items() <= keys.items() for variant, keys in found.items() if variant.startswith(peer))
+        assert any(
+            best.items() <= keys.items()
+            for variant, keys in found.items()
+            if variant.startswith(peer)
+        )
 
 
 def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():

@@ -14,7 +14,8 @@ from trained.task_results import FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE
 
 
 def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
-    """Planted: an accuracy of 0.7 that varies with the seed and the text. Most of 400 intervals hold it."""
+    """Planted: an accuracy of 0.7 that varies with the seed and the text. Most of 400 intervals
+    hold it."""
     generator = np.random.Generator(np.random.PCG64(0))
     held = 0
     for _ in range(400):
@@ -22,7 +23,9 @@ def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
         runs = []
         for of_seed in of_seeds:
             chances = np.clip(0.7 + of_seed + of_texts, 0, 1)
-            runs.append(spread_of((generator.random((2, 200)) < chances).astype(float), np.ones(200)))
+            runs.append(
+                spread_of((generator.random((2, 200)) < chances).astype(float), np.ones(200))
+            )
         score = interval_of(runs)
         held += abs(score["mean"] - 0.7) <= score["margin"]
     assert held / 400 >= 0.93
@@ -46,7 +49,12 @@ def planted(variant, seed, accuracy):
     def spread(mean):
         return {"mean": mean, "variance": 1e-6}
 
-    scores = {PRETRAINED: spread(accuracy), PROBE: spread(0.6), FROM_SCRATCH: spread(0.55), NGRAMS: spread(0.5)}
+    scores = {
+        PRETRAINED: spread(accuracy),
+        PROBE: spread(0.6),
+        FROM_SCRATCH: spread(0.55),
+        NGRAMS: spread(0.5),
+    }
     gains = {name: spread(accuracy - scores[name]["mean"]) for name in (FROM_SCRATCH, NGRAMS)}
     tasks = {task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]}
     results = {"loss.valid": 0.6, "chars": 1e6, "corpus": PLAY, "tasks": tasks}
@@ -74,7 +82,9 @@ def test_runs_that_learn_from_other_labels_are_measured_anew(tmp_path, monkeypat
     monkeypatch.setattr(transfer, "run_trials", run_trials)
     options = {"seconds": 600.0, "seeds": 1}
     for labels, draws in ((64, 2), (16, 2), (64, 3)):
-        main(SimpleNamespace(labels=labels, draws=draws, presets=["base"], **options), tmp_path / "x")
+        main(
+            SimpleNamespace(labels=labels, draws=draws, presets=["base"], **options), tmp_path / "x"
+        )
     known = [json.dumps(trial, sort_keys=True) for trials in tried for trial in trials]
     assert len(set(known)) == len(known)
     with pytest.raises(ConfigError, match="unknown preset"):

@@ -7,7 +7,12 @@ from tests.conftest import TINY
 
 def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones():
     found = trials_of({"a": {"x": 1}, "b": {}}, {"x": 0, "name": "text"}, seeds=2)
-    assert [(trial["variant"], trial["seed"]) for trial in found] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert [(trial["variant"], trial["seed"]) for trial in found] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+        ("b", 1),
+    ]
     assert [trial["keys"]["x"] for trial in found] == [1, 0, 1, 0]
 
 
@@ -35,12 +40,17 @@ def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, corpus_file, her
 
 @pytest.fixture
 def trained(here, monkeypatch):
-    """The trials that would have been trained; the commit of their code is `here` unless a test changes `commit`."""
+    """The trials that would have been trained; the commit of their code is `here` unless a test
+    changes `commit`."""
     found = []
 
     def train(trial, *_):
         found.append(trial)
-        return trial | {"results": {"loss": float(len(found))}, "wall_seconds": 1.0, "commit": trials.commit()}
+        return trial | {
+            "results": {"loss": float(len(found))},
+            "wall_seconds": 1.0,
+            "commit": trials.commit(),
+        }
 
     monkeypatch.setattr(trials, "_train", train)
     monkeypatch.setattr(trials, "load_corpus", lambda name: None)
@@ -49,7 +59,10 @@ def trained(here, monkeypatch):
 
 
 def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, trained, capsys):
-    path, both = tmp_path / "results", trials_of({"small": {"training.max_steps": 2}}, {"data.corpus": "play"}, 2)
+    path, both = (
+        tmp_path / "results",
+        trials_of({"small": {"training.max_steps": 2}}, {"data.corpus": "play"}, 2),
+    )
     first = run_trials(path, both[:1], last_losses, 1.0)
     assert run_trials(path, both, last_losses, 1.0)[0] == first[0]
     assert trained == both  # the first one only once
@@ -72,12 +85,19 @@ def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(
     monkeypatch.setattr(trials, "commit", lambda: commit)
     here["commit"] = "1234567" + "+" * commit.endswith("+")
     for _ in range(2):
-        run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
+        run_trials(
+            tmp_path / "results",
+            trials_of({"small": {}}, {"data.corpus": "play"}, 1),
+            last_losses,
+            1.0,
+        )
     assert len(trained) == 2
     assert ("finished runs are not kept" in capsys.readouterr().out) == commit.endswith("+")
 
 
-def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, trained, monkeypatch):
+def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(
+    tmp_path, trained, monkeypatch
+):
     """The other process may have used its result already."""
     own, inner, alone = trials_of({"small": {}}, {"data.corpus": "play"}, 1), [], trials._train
 

@@ -44,14 +44,25 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
         trained.extend(trials)
         found = []
         for trial in trials:
-            steps, factor = trial["keys"]["training.max_steps"], 2 if trial["variant"] == "bigrams" else 1
-            results = {"loss.valid": 1 / steps, "seconds": steps * factor, "chars": steps, "seq_len": 64}
+            steps, factor = (
+                trial["keys"]["training.max_steps"],
+                2 if trial["variant"] == "bigrams" else 1,
+            )
+            results = {
+                "loss.valid": 1 / steps,
+                "seconds": steps * factor,
+                "chars": steps,
+                "seq_len": 64,
+            }
             found.append(trial | {"commit": "1234567", "results": results})
         return found
 
     monkeypatch.setattr(tricks, "run_trials", run_trials)
     main(SimpleNamespace(names=["bigrams", "mask_only"], steps=100, seeds=2), tmp_path / "tricks")
-    again = [(trial["variant"], trial["seed"], trial["keys"]["training.max_steps"]) for trial in trained[6:]]
+    again = [
+        (trial["variant"], trial["seed"], trial["keys"]["training.max_steps"])
+        for trial in trained[6:]
+    ]
     assert again == [("bigrams", 0, 50), ("bigrams", 1, 50)]
     content = json.loads((tmp_path / "tricks.json").read_text())
     losses = {trial["variant"]: trial["results"]["loss.same_time"] for trial in content["trials"]}

@@ -21,7 +21,10 @@ def rates(values):
 
 def test_the_lengths_are_the_last_and_the_first_of_the_preset_and_are_compared_with_its_warmup():
     for preset in WITH_WARMUP:
-        lengths = [{row["seq_len"] for row in keys["training.stages"]} for keys in variants(preset).values()]
+        lengths = [
+            {row["seq_len"] for row in keys["training.stages"]}
+            for keys in variants(preset).values()
+        ]
         assert lengths == [{64, 128, 256}, {256}, {64}]
         warmup, *others = variants(preset)
         assert [bases()[name] for name in others] == [warmup, warmup]

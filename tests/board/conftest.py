@@ -45,7 +45,8 @@ def message(row: dict[str, Any], start: int = 0) -> dict[str, Any]:
 
 @dataclass
 class Dashboard:
-    """A server process that can be stopped, killed, frozen and started again on the same port and database."""
+    """A server process that can be stopped, killed, frozen and started again on the same port and
+    database."""
 
     database: Path
     fork_server: ForkServer = field(repr=False)
@@ -94,14 +95,20 @@ class Dashboard:
 
     def listed(self, run: RunFolder) -> dict:
         """The run's entry in the list of runs."""
-        (entry,) = [entry for entry in self.get("runs/null")["runs"] if entry["run_uuid"] == run.path.name]
+        (entry,) = [
+            entry for entry in self.get("runs/null")["runs"] if entry["run_uuid"] == run.path.name
+        ]
         return entry
 
     def series(self, run: RunFolder) -> dict[str, tuple[list[float], list[float]]]:
         """Steps and values by name, as the page draws them."""
         decoded = {}
-        for line in self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})["series"]:
-            steps, values = (np.frombuffer(base64.b64decode(line[key]), np.float32) for key in ("step", "value"))
+        for line in self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})[
+            "series"
+        ]:
+            steps, values = (
+                np.frombuffer(base64.b64decode(line[key]), np.float32) for key in ("step", "value")
+            )
             decoded[line["name"]] = (steps.tolist(), values.tolist())
         return decoded
 
@@ -123,9 +130,13 @@ def dashboard(tmp_path: Path, fork_server: ForkServer) -> Iterator[Dashboard]:
 
 
 @pytest.fixture(scope="session")
-def shared_dashboard(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[Dashboard]:
+def shared_dashboard(
+    tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer
+) -> Iterator[Dashboard]:
     """A dashboard for tests that add runs of their own and change nothing else."""
-    started = Dashboard(tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3", fork_server).start()
+    started = Dashboard(
+        tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3", fork_server
+    ).start()
     yield started
     started.end(signal.SIGKILL)
 
@@ -158,7 +169,9 @@ class Training:
         self.logs = folder / "logs"
         config = config_file(folder, KEYS | {"data.corpus": corpus, "training.max_steps": steps})
         environment = {"labml_app_url": f"{url}/api/v1/default"}
-        self.process = fork_server.start(["experiment.py", "--config", config], environment, merged=True)
+        self.process = fork_server.start(
+            ["experiment.py", "--config", config], environment, merged=True
+        )
         self.lines: list[str] = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -178,8 +191,11 @@ class Training:
         until(is_met, 90)
 
     def pause_after_evaluations(self, times: int = 3) -> None:
-        """Stop the process after some evaluations, however fast it is and however long the test takes."""
-        self.until(lambda: any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= times)
+        """Stop the process after some evaluations, however fast it is and however long the test
+        takes."""
+        self.until(
+            lambda: any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= times
+        )
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -198,7 +214,9 @@ class Training:
 
 
 @pytest.fixture
-def train_beside(fork_server, tmp_path: Path, corpus_file: Path) -> Iterator[Callable[..., Training]]:
+def train_beside(
+    fork_server, tmp_path: Path, corpus_file: Path
+) -> Iterator[Callable[..., Training]]:
     """Starts a training process that reports to a dashboard's address."""
     started: list[Training] = []
 
@@ -215,14 +233,28 @@ def train_beside(fork_server, tmp_path: Path, corpus_file: Path) -> Iterator[Cal
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A real browser."""
-    path = next((found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None)
+    path = next(
+        (
+            found
+            for name in ("chromium", "google-chrome", "chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
+    )
     needed(path is not None, "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    quiet = [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+    ]
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses its sandbox to root
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=[*quiet, *sandbox, "--disable-gpu"])
+        started = playwright.chromium.launch(
+            executable_path=path, args=[*quiet, *sandbox, "--disable-gpu"]
+        )
         yield started
         started.close()
 
@@ -230,7 +262,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser) -> Any:
     """A page that may load nothing except from this machine."""
-    needed(all(path.is_file() for _, _, path in VENDORED), "needs the page's npm packages: make .venv/vendored")
+    needed(
+        all(path.is_file() for _, _, path in VENDORED),
+        "needs the page's npm packages: make .venv/vendored",
+    )
     opened = browser.new_page(viewport={"width": 1100, "height": 900})
     opened.outside = []
 
@@ -246,7 +281,8 @@ def page(browser) -> Any:
     opened.on("pageerror", lambda error: print("page:", error))
     yield opened
     try:
-        print(opened.url, opened.locator("body").inner_text(), sep="\n")  # pytest shows it if the test has failed
+        # pytest shows it if the test has failed
+        print(opened.url, opened.locator("body").inner_text(), sep="\n")
     finally:
         opened.close()
 
@@ -271,7 +307,8 @@ def grown(page: Any, before: str) -> str:
 
 @pytest.fixture
 def axe(page) -> Callable[[], list[str]]:
-    """Checks the open page with axe-core; returns its serious faults, each with the elements that have it."""
+    """Checks the open page with axe-core; returns its serious faults, each with the elements that
+    have it."""
     script = MODULES / "axe-core" / "axe.min.js"
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
@@ -279,7 +316,9 @@ def axe(page) -> Callable[[], list[str]]:
         page.evaluate(script.read_text())  # a script element would break the page's policy
         found = page.evaluate("async () => (await axe.run()).violations")
         serious = [fault for fault in found if fault["impact"] in ("serious", "critical")]
-        return [f"{fault['id']}: {[node['html'][:120] for node in fault['nodes']]}" for fault in serious]
+        return [
+            f"{fault['id']}: {[node['html'][:120] for node in fault['nodes']]}" for fault in serious
+        ]
 
     return faults
 

@@ -12,15 +12,32 @@ from tests.board.conftest import LINE, WITHIN, Dashboard, show
 def opened(page, shared_dashboard: Dashboard, make_run):
     """A completed run with stages, references and samples, and its open page."""
     run = make_run(n_rows=0)
-    stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64, "masking_prob": 0.15}]
-    planned = [{"chars": chars, "low": 0.7, "loss": 0.9, "high": 1.1} for chars in (1_500, 4_000, 8_000)]
-    keys = {"training.stages": stages, "plan.curve": planned, "training.max_steps": 40, "training.learning_rate": 1.0}
+    stages = [
+        {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
+        {"until": 1.0, "seq_len": 64, "masking_prob": 0.15},
+    ]
+    planned = [
+        {"chars": chars, "low": 0.7, "loss": 0.9, "high": 1.1} for chars in (1_500, 4_000, 8_000)
+    ]
+    keys = {
+        "training.stages": stages,
+        "plan.curve": planned,
+        "training.max_steps": 40,
+        "training.learning_rate": 1.0,
+    }
     run.save_config(run.config() | keys)
     run.save_about("mlm", "preset quick", ["training.learning_rate"])
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
     for step in (10, 20, 30, 40):
-        row = {"chars": 100 * step, "seconds": step / 10, "loss.valid": 30 / step, "loss.train": 40 / step}
-        run.append_metrics({"step": step, **row, "accuracy.valid": step / 100, "loss.valid_stderr": 0.1})
+        row = {
+            "chars": 100 * step,
+            "seconds": step / 10,
+            "loss.valid": 30 / step,
+            "loss.train": 40 / step,
+        }
+        run.append_metrics(
+            {"step": step, **row, "accuracy.valid": step / 100, "loss.valid_stderr": 0.1}
+        )
         run.append_log(f"step {step:>7,}  loss.valid 1.0")
         run.append_log(f"a \x1b[32m[b]\x1b[0mc\x1b[31m[x!{step // 10}]\x1b[0m")
     run.append_hardware({"step": 10, "time": 1.0, "cpu": 90.0, "cpu_of_run": 80.0})
@@ -33,7 +50,13 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     chart = opened.locator("figure").first
     assert chart.locator("circle").count() == 10  # the last point of the plan is not reached yet
     texts = chart.locator("svg text").all_text_contents()
-    assert {"32 long, 30% masked", "64 long, 15% masked", "counting 1.179", "valid 0.750", "planned 0.900"} <= {*texts}
+    assert {
+        "32 long, 30% masked",
+        "64 long, 15% masked",
+        "counting 1.179",
+        "valid 0.750",
+        "planned 0.900",
+    } <= {*texts}
     assert chart.locator(".reference").count() == 2  # uniform would squeeze the curves
     (boundary,) = chart.locator(".stage").all()
     second = chart.locator("circle").nth(1)  # the stage ends at half of the steps
@@ -72,7 +95,10 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as CSV']")
     lines = saved.value.path().read_text().splitlines()
-    assert lines[:2] == ['series,seconds of training,"Loss, nats per masked character",low,high', "train,1,4,,"]
+    assert lines[:2] == [
+        'series,seconds of training,"Loss, nats per masked character",low,high',
+        "train,1,4,,",
+    ]
     assert "valid,1,3,2.9,3.1" in lines
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as SVG']")
@@ -93,7 +119,8 @@ APART = """() => [...document.querySelectorAll('figure > svg')].every((svg) => {
 def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_widths(opened, axe):
     opened.set_viewport_size({"width": 400, "height": 800})
     own = opened.url
-    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": ".error:not(:empty)"}  # with a path
+    # with a path
+    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": ".error:not(:empty)"}
     for path, ready in ready_when.items():
         opened.goto(urljoin(own, path))
         opened.wait_for_selector(ready, state="attached")
@@ -106,16 +133,26 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
             opened.wait_for_function(APART, timeout=WITHIN)
 
 
-def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_dashboard: Dashboard, make_run):
-    run, _ = [shared_dashboard.receive(make_run(f"{end}{secrets.token_hex(8)}")) for end in ("0ddba111", "0ddba112")]
+def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
+    page, shared_dashboard: Dashboard, make_run
+):
+    run, _ = [
+        shared_dashboard.receive(make_run(f"{end}{secrets.token_hex(8)}"))
+        for end in ("0ddba111", "0ddba112")
+    ]
     show(page, f"{shared_dashboard.url}/run/0ddba111")
     assert page.url == run.page
-    for unknown, line in (("feedface", "no runs of the dashboard begin"), ("0ddba11", "2 runs of the dashboard begin")):
+    for unknown, line in (
+        ("feedface", "no runs of the dashboard begin"),
+        ("0ddba11", "2 runs of the dashboard begin"),
+    ):
         answer = page.goto(f"{shared_dashboard.url}/run/{unknown}")
         assert (answer.status, answer.text()) == (404, f"{line} with '{unknown}'\n")
         page.goto(f"{shared_dashboard.url}/try?run={unknown}")
         n = {"feedface": "No", "0ddba11": "2"}[unknown]
-        page.wait_for_selector(f"[role=alert]:text-is('{n} evaluated runs begin with {unknown}: choose one.')")
+        page.wait_for_selector(
+            f"[role=alert]:text-is('{n} evaluated runs begin with {unknown}: choose one.')"
+        )
         assert page.input_value("#run") == ""
 
 

@@ -22,19 +22,27 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
     runs = [make_run() for _ in range(3)]
     for i, (seed, run) in enumerate(zip((0, 1, 10), runs, strict=True)):
         run.save_config(run.config() | {"seed": seed})
-        run.append_metrics({"step": 40, "seconds": 20.0, "loss.valid": 0.5 + i / 10, "accuracy.valid": 0.5})
+        run.append_metrics(
+            {"step": 40, "seconds": 20.0, "loss.valid": 0.5 + i / 10, "accuracy.valid": 0.5}
+        )
         run.save_status("completed")
         dashboard.receive(run)
     show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
-    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == ("50.0%", "20 s", ["0", "1", "10"])
+    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == (
+        "50.0%",
+        "20 s",
+        ["0", "1", "10"],
+    )
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
     page.fill("#filter", "quick seed=1")
     assert cells(page, 6) == ["1"]
-    assert page.get_attribute("text=compare these", "href") == f"/compare?run={runs[1].path.name[:12]}"
+    assert (
+        page.get_attribute("text=compare these", "href") == f"/compare?run={runs[1].path.name[:12]}"
+    )
     page.click(f"button[aria-label*='Hide'][aria-label$='{runs[1].path.name[:6]}']")
     page.wait_for_selector("text=0 of 3 runs", timeout=WITHIN)
     page.reload()  # the address has the filter, the server knows the hidden run
@@ -50,7 +58,9 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
     assert page.outside == []
 
 
-def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page, dashboard: Dashboard, make_run):
+def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
+    page, dashboard: Dashboard, make_run
+):
     runs = [make_run() for _ in range(4)]
     runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
     runs[3].save_config(runs[3].config() | {"masking.masking_prob": 0.4})
@@ -59,12 +69,17 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
         dashboard.receive(run)
     show(page, f"{dashboard.url}/compare")
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
-    ticks = [float(text) for text in page.locator("svg text").all_text_contents() if text.replace(".", "").isdecimal()]
+    ticks = [
+        float(text)
+        for text in page.locator("svg text").all_text_contents()
+        if text.replace(".", "").isdecimal()
+    ]
     assert max(ticks) < 20
     assert "1 point above" in page.locator("svg text").all_text_contents()
     table = page.locator("section:has-text('Keys that differ')")
     assert "masking.masking_prob\t" in table.inner_text()
-    assert table.locator("td:has-text('0.700')").inner_text() == "0.700 (−999999.300)"  # from the newest run
+    # from the newest run
+    assert table.locator("td:has-text('0.700')").inner_text() == "0.700 (−999999.300)"
     page.uncheck(f".runs li[data-run='{runs[2].path.name}'] input")
     assert page.locator(LINE).count() == 2
     page.select_option("#x", "chars")
@@ -93,7 +108,9 @@ def test_runs_with_one_evaluation_are_all_shown(page, dashboard: Dashboard, make
     assert not [text for text in page.locator("svg text").all_text_contents() if "above" in text]
 
 
-def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(page, dashboard: Dashboard, make_run):
+def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(
+    page, dashboard: Dashboard, make_run
+):
     runs = [make_run(), make_run(n_rows=1)]
     runs[1].save_config(runs[1].config() | {"masking.masking_prob": 0.3})
     runs[1].append_metrics({"step": 30, "chars": 300, "seconds": 3.0, "loss.valid": 0.25})
@@ -110,8 +127,13 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     assert any(re.search(r" at [13]$", value) for value in values)
 
 
-def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dashboard: Dashboard, make_run):
-    runs = [make_run(n_rows=n, **{"loss.valid": loss}) for n, loss in ((MAX_POINTS + 2, 1.0), (300, 2.0))]
+def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(
+    page, shared_dashboard: Dashboard, make_run
+):
+    runs = [
+        make_run(n_rows=n, **{"loss.valid": loss})
+        for n, loss in ((MAX_POINTS + 2, 1.0), (300, 2.0))
+    ]
     for run in runs:
         shared_dashboard.receive(run)
     show(page, f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
@@ -119,7 +141,9 @@ def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dash
     assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
 
 
-def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(page, dashboard: Dashboard, make_run):
+def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
+    page, dashboard: Dashboard, make_run
+):
     runs = [make_run(), make_run(**{"loss.valid_per_character": 1.0}), make_run()]
     runs[1].save_config(runs[1].config() | {"data.tokens": "bpe:256"})
     runs[2].save_corpus("tiny_shakespeare", "1" * 64)
@@ -147,21 +171,32 @@ def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     assert len(set(np.diff(steps[:-1]))) == 1
 
 
-def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dashboard: Dashboard, make_run):
+def test_a_value_that_is_no_number_leaves_the_comparison_whole(
+    page, shared_dashboard: Dashboard, make_run
+):
     run = make_run()
     shared_dashboard.receive(run)
     url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     stored = run.metrics_path.stat().st_size
     for i, wrong in enumerate(("oops", [[1]], None, 10**200)):
         row = {"step": 40 + i, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
-        before, stored = stored, ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS]
+        before, stored = (
+            stored,
+            ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS],
+        )
         assert stored > before
-    show(page, f"{shared_dashboard.url}/compare?run={run.path.name}", f".runs li[data-run='{run.path.name}']")
+    show(
+        page,
+        f"{shared_dashboard.url}/compare?run={run.path.name}",
+        f".runs li[data-run='{run.path.name}']",
+    )
     page.wait_for_selector(LINE)
     assert page.locator("#absent").count() == 0
 
 
-def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(page, dashboard: Dashboard, make_run):
+def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
+    page, dashboard: Dashboard, make_run
+):
     run = make_run()
     dashboard.receive(run)
     named = "[role=alert]:text-is('No run begins with feedface.')"
@@ -172,14 +207,19 @@ def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
     assert not page.is_visible("text=Keys that differ")
 
 
-def test_runs_that_an_earlier_version_stored_come_back_with_an_import(dashboard: Dashboard, make_run):
+def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
+    dashboard: Dashboard, make_run
+):
     run = make_run(chars=100, seconds=5.0)
     dashboard.receive(run)
     dashboard.end()
     with contextlib.closing(sqlite3.connect(dashboard.database)) as connection:
-        connection.execute("DELETE FROM entries WHERE namespace = ?", (RECORDS,))  # it was another one
+        # it was another one
+        connection.execute("DELETE FROM entries WHERE namespace = ?", (RECORDS,))
         connection.commit()
     dashboard.start()
     dashboard.receive(run)
     (listed,) = ask(f"{dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
-    assert listed["curve"]["loss.valid"] == dashboard.series(run)["loss.valid"][1] == [3.0, 1.5, 1.0]
+    assert (
+        listed["curve"]["loss.valid"] == dashboard.series(run)["loss.valid"][1] == [3.0, 1.5, 1.0]
+    )

@@ -35,7 +35,9 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
         entry = shared_dashboard.listed(run)
     assert (entry["name"], entry["comment"]) == ("mlm, play", "preset quick seed=1")
     assert entry["run_status"]["status"] == "in progress"
-    configs = {config["key"]: config for config in shared_dashboard.get(f"run/{run.path.name}")["configs"]}
+    configs = {
+        config["key"]: config for config in shared_dashboard.get(f"run/{run.path.name}")["configs"]
+    }
     assert configs["seed"]["value"] == 1
     assert configs["seed"]["is_explicitly_specified"]
     assert not configs["masking.masking_prob"]["is_explicitly_specified"]
@@ -45,7 +47,9 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
     assert "".join(log.values()) == "a line for people, with an é\n"
 
 
-def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disappear(shared_dashboard, make_run):
+def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disappear(
+    shared_dashboard, make_run
+):
     run = make_run()
     first = shared_dashboard.receive(run)
     shared_dashboard.receive(run)  # from the beginning, as an import does
@@ -59,7 +63,9 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     assert shared_dashboard.series(run)["loss.valid"][0] == [10, 20]
 
 
-def test_a_run_that_was_resumed_while_the_dashboard_was_away_is_read_anew(shared_dashboard, make_run):
+def test_a_run_that_was_resumed_while_the_dashboard_was_away_is_read_anew(
+    shared_dashboard, make_run
+):
     """Its file may have grown beyond what the dashboard has, with other rows."""
     run, other = make_run(), make_run(n_rows=5, seq_len=64)
     shared_dashboard.receive(run)
@@ -75,7 +81,13 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     uuid = run.path.name
     with run.locked():
         shared_dashboard.receive(run)
-        ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10, {})
+        ask(
+            f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs",
+            "PUT",
+            {"learning_rate_factor": 0.5},
+            10,
+            {},
+        )
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
@@ -122,7 +134,9 @@ def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_
     assert delivery.stored[LOG] == run.log_path.stat().st_size
 
 
-def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(shared_dashboard, make_run, run_command, capsys):
+def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(
+    shared_dashboard, make_run, run_command, capsys
+):
     for uuid, name, content in (
         ("aaaaaaaaaaaa", "status.json", "{"),
         ("bbbbbbbbbbbb", "config.yaml", ""),
@@ -156,7 +170,9 @@ def test_a_second_dashboard_on_the_same_port_is_refused(run_command, refusal):
     assert "is a dashboard running?" in refusal(run_command)
 
 
-def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(shared_dashboard, make_run):
+def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(
+    shared_dashboard, make_run
+):
     run = make_run()
     run.append_metrics({"step": 40, "loss.valid": float("nan"), "loss.train": float("inf")})
     run.save_status("crashed", "the loss is nan in training at step 40")
@@ -175,11 +191,16 @@ def test_a_run_that_was_missed_is_imported(shared_dashboard, make_run, run_comma
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
 
 
-@pytest.mark.parametrize("words", [["--import", "last"], ["--set", "last", "learning_rate_factor=2"]])
+@pytest.mark.parametrize(
+    "words", [["--import", "last"], ["--set", "last", "learning_rate_factor=2"]]
+)
 def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_path, refusal, words):
     make_run()
     line = refusal(command.main, *words, "--port", 1, "--logs", tmp_path / "logs")
-    assert "no dashboard at http://127.0.0.1:1 (Connection refused): start one with make dashboard" in line
+    assert (
+        "no dashboard at http://127.0.0.1:1 (Connection refused): start one with make dashboard"
+        in line
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +222,8 @@ def test_a_wrong_command_line_is_refused_with_one_line(tmp_path, refusal, words,
 
 
 def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, make_run, browser):
-    """Meanwhile metrics.jsonl keeps every point; the page's series covers the range and ends at the last point."""
+    """Meanwhile metrics.jsonl keeps every point; the page's series covers the range and ends at the
+    last point."""
     runs = [make_run(n_rows=0) for _ in range(2)]
     uploaders = [Uploader(Delivery(run, shared_dashboard.url), print) for run in runs]
     n = 8_000
@@ -219,7 +241,11 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
         rows = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
         assert [row["step"] for row in rows] == list(range(1, n + 1))
         lines = shared_dashboard.series(run)
-        for name, last in (("loss.valid", 1 + 1 / n), ("loss.train", 1 + 2 / n), ("learning_rate", 0.0)):
+        for name, last in (
+            ("loss.valid", 1 + 1 / n),
+            ("loss.train", 1 + 2 / n),
+            ("learning_rate", 0.0),
+        ):
             steps, values = lines[name]
             assert 100 < len(steps) <= 1_100
             assert steps == sorted(steps)
@@ -231,19 +257,31 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
     page.close()
 
 
-def test_knobs_are_set_within_their_bounds_and_reach_the_run(shared_dashboard, make_run, run_command, refusal):
+def test_knobs_are_set_within_their_bounds_and_reach_the_run(
+    shared_dashboard, make_run, run_command, refusal
+):
     run = make_run()
     uuid = run.path.name
     with run.locked():
         delivery = shared_dashboard.receive(run)
         assert delivery.knobs is None
         assert run_command(["--set", uuid, "learning_rate_factor=0.5"]) == 0
-        assert run_command(["--set", uuid, "masking_prob=0.3"]) == 0  # what was set before stays set
+        # what was set before stays set
+        assert run_command(["--set", uuid, "masking_prob=0.3"]) == 0
         delivery.send(10)
         assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-        assert "must be a number from 0.05 to 1" in refusal(run_command, "--set", uuid, "masking_prob=1.5")
-        with pytest.raises(RefusedError, match=r"a number from 0\.01 to 10"):  # the server does not trust its clients
-            ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 100}, 10, {})
+        assert "must be a number from 0.05 to 1" in refusal(
+            run_command, "--set", uuid, "masking_prob=1.5"
+        )
+        # the server does not trust its clients
+        with pytest.raises(RefusedError, match=r"a number from 0\.01 to 10"):
+            ask(
+                f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs",
+                "PUT",
+                {"learning_rate_factor": 100},
+                10,
+                {},
+            )
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
@@ -251,7 +289,9 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(shared_dashboard, m
 
 def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, make_run, run_command):
     run = make_run()
-    run.append_event({"event": "changed by hand", "step": 30, "after": {"learning_rate_factor": 0.5}})
+    run.append_event(
+        {"event": "changed by hand", "step": 30, "after": {"learning_rate_factor": 0.5}}
+    )
     with run.locked():
         delivery = shared_dashboard.receive(run)
         assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0

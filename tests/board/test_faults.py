@@ -15,7 +15,10 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
         delivery = dashboard.receive(run)
         dashboard.database.unlink()
         delivery.send(10)  # at once: the dashboard looks before it answers
-        until(lambda: any("was deleted or replaced" in line for line in dashboard.output), SECONDS_TO_NOTICE)
+        until(
+            lambda: any("was deleted or replaced" in line for line in dashboard.output),
+            SECONDS_TO_NOTICE,
+        )
         while delivery.send(10):
             pass
         assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
@@ -33,11 +36,16 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     second.end()
     dashboard.receive(run)
     second.database.rename(dashboard.database)
-    until(lambda: any("was deleted or replaced" in line for line in dashboard.output), SECONDS_TO_NOTICE)
+    until(
+        lambda: any("was deleted or replaced" in line for line in dashboard.output),
+        SECONDS_TO_NOTICE,
+    )
     assert [entry["run_uuid"] for entry in dashboard.get("runs/null")["runs"]] == [other.path.name]
 
 
-def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard: Dashboard, tmp_path):
+def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(
+    dashboard: Dashboard, tmp_path
+):
     with contextlib.closing(sqlite3.connect(tmp_path / "letters.sqlite3")) as connection:
         connection.execute("CREATE TABLE letters (a TEXT)")
         connection.commit()

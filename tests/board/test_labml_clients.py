@@ -1,4 +1,5 @@
-"""Scripts that use plain labml, without Folio, appear on the dashboard; what would break its page is refused."""
+"""Scripts that use plain labml, without Folio, appear on the dashboard; what would break its page
+is refused."""
 
 import itertools
 import json
@@ -26,8 +27,12 @@ with experiment.record(name="plain", comment="{comment}"{argument}):
 def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, tmp_path):
     page.goto(f"{shared_dashboard.url}/runs?labml")
     url = shared_dashboard.url
-    # As an argument, or in the environment, which names no other dashboard: the script's argument and its environment.
-    ways = {"app_url": (f', app_url="{url}/api/v1/default"', {}), "labml_app_url": ("", {"labml_app_url": url})}
+    # As an argument, or in the environment, which names no other dashboard: the script's argument
+    # and its environment.
+    ways = {
+        "app_url": (f', app_url="{url}/api/v1/default"', {}),
+        "labml_app_url": ("", {"labml_app_url": url}),
+    }
     others = {name: value for name, value in os.environ.items() if name != "labml_app_url"}
 
     def run(comment: str) -> None:
@@ -36,7 +41,9 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
         (folder / "train.py").write_text(SCRIPT.format(comment=comment, argument=argument))
         environment = {**others, "HOME": str(folder), "BROWSER": "true", **environment}
         command = [sys.executable, "train.py"]
-        finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+        finished = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        )
         assert finished.returncode == 0, finished.stdout + finished.stderr
 
     with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
@@ -44,10 +51,16 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
     found = {entry["comment"]: entry for entry in shared_dashboard.get("runs/null")["runs"]}
     for comment in ways:
         assert found[comment]["run_status"]["status"] == "completed"
-        page.wait_for_selector(f'a.list-item[href="/run/{found[comment]["run_uuid"]}"]', timeout=20_000)
+        page.wait_for_selector(
+            f'a.list-item[href="/run/{found[comment]["run_uuid"]}"]', timeout=20_000
+        )
     for comment in ways:
         # Leads to labml's page.
-        show(page, f"{shared_dashboard.url}/run/{found[comment]['run_uuid']}", "svg#chart path.smoothed-line")
+        show(
+            page,
+            f"{shared_dashboard.url}/run/{found[comment]['run_uuid']}",
+            "svg#chart path.smoothed-line",
+        )
 
 
 def posted(dashboard: Dashboard, path: str, content: object) -> int:
@@ -56,7 +69,17 @@ def posted(dashboard: Dashboard, path: str, content: object) -> int:
 
 
 WRONG_MESSAGES = [
-    *({key: 5} for key in ("name", "configs", "favourite_configs", "favorite_configs", "repo_remotes", "stdout")),
+    *(
+        {key: 5}
+        for key in (
+            "name",
+            "configs",
+            "favourite_configs",
+            "favorite_configs",
+            "repo_remotes",
+            "stdout",
+        )
+    ),
     {"comment": ["a"]},
     {"tags": [1]},
     {"configs": {"seed": {"name": 1, "computed": 1}}},
@@ -72,10 +95,16 @@ WRONG_MESSAGES = [
 ]
 
 
-def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard: Dashboard, make_run):
+def test_messages_that_would_break_the_page_are_refused(
+    page, shared_dashboard: Dashboard, make_run
+):
     run = make_run()
     shared_dashboard.receive(run)
-    paths = (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}", f"session/{run.path.name}")
+    paths = (
+        f"default/track?run_uuid={run.path.name}",
+        f"run/{run.path.name}",
+        f"session/{run.path.name}",
+    )
     for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert posted(shared_dashboard, path, message) == 400, message
     show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{run.path.name}"]')
@@ -86,7 +115,9 @@ def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, mak
 
     def track(some: list[str]) -> int:
         content = {"track": {name: {"step": [1], "value": [1.0]} for name in some}}
-        return posted(shared_dashboard, f"default/track?run_uuid={uuid}&labml_version=0.5.3", content)
+        return posted(
+            shared_dashboard, f"default/track?run_uuid={uuid}&labml_version=0.5.3", content
+        )
 
     with ThreadPoolExecutor() as threads:  # labml-app answers after three seconds
         assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]

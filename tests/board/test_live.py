@@ -11,7 +11,9 @@ from runs.delivery import RefusedError, ask
 from tests.board.conftest import LINE, WITHIN, Dashboard, grown, shape, show
 
 
-def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(page, shared_dashboard: Dashboard, make_run):
+def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
+    page, shared_dashboard: Dashboard, make_run
+):
     run = make_run(n_rows=0)
     with run.locked():
         delivery = shared_dashboard.receive(run)
@@ -20,7 +22,12 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(page,
         assert drawn == ""
         for step in (10, 20):
             run.append_metrics(
-                {"step": step, "seconds": 0.1 * step, "loss.valid": 30.0 / step, "loss.train": 40.0 / step}
+                {
+                    "step": step,
+                    "seconds": 0.1 * step,
+                    "loss.valid": 30.0 / step,
+                    "loss.train": 40.0 / step,
+                }
             )
             delivery.send()
             drawn = grown(page, drawn)
@@ -56,7 +63,9 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
     run, delivery = live
     uuid = run.path.name
     focused = "() => document.activeElement.id"
-    for step, (path, name) in enumerate((("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}"))):
+    for step, (path, name) in enumerate(
+        (("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}"))
+    ):
         page.goto(f"{shared_dashboard.url}/{path}")
         page.locator(f"[id='{name}']").focus()
         page.evaluate("() => document.activeElement.isOld = true")
@@ -100,7 +109,13 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
             assert found["run_status"]["status"] == "no response"  # in labml's words
         assert killed - 5 < status["last_updated_time"] <= killed
         with pytest.raises(RefusedError, match="this run is dead"):
-            ask(f"{dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10, {})
+            ask(
+                f"{dashboard.url}/api/folio/runs/{uuid}/knobs",
+                "PUT",
+                {"learning_rate_factor": 0.5},
+                10,
+                {},
+            )
         dashboard.receive(training.run)  # as --import does
 
 
@@ -122,7 +137,9 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     for wrong in ("99", ""):
         page.fill(factor, wrong)
         page.click("#knobs button")
-        page.wait_for_selector(f"text=learning_rate_factor={wrong}: it must be a number from 0.01 to 10")
+        page.wait_for_selector(
+            f"text=learning_rate_factor={wrong}: it must be a number from 0.01 to 10"
+        )
     page.fill(factor, "0.5")
     page.fill(rate, "none of these")
     page.click("#knobs button")
@@ -132,7 +149,9 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     page.wait_for_selector("text=masking_prob 0.3 (requested: as scheduled)")
 
 
-def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard: Dashboard, make_run):
+def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(
+    page, dashboard: Dashboard, make_run
+):
     run = make_run()
     with run.locked():
         dashboard.receive(run)
@@ -152,7 +171,9 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboa
     page.wait_for_selector("#absent", state="detached", timeout=WITHIN)
 
 
-def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, train_beside, tmp_path):
+def test_a_run_is_watched_from_its_first_point_to_its_last(
+    page, dashboard: Dashboard, train_beside, tmp_path
+):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations(4)
     training.go_on()
@@ -176,7 +197,8 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
     dashboard.restart(signal.SIGINT)
     show(page, f"{dashboard.url}/run/{training.run.path.name}")
     page.wait_for_selector("pre:has-text('loss.valid')")
-    picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))  # this test makes the README's
+    # this test makes the README's
+    picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))
     page.screenshot(path=str(picture), full_page=True)
     assert picture.stat().st_size > 10_000
     assert page.outside == []
@@ -184,9 +206,12 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
 
 def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
     run = make_run()
-    run.append_log("<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>")
+    run.append_log(
+        "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
+    )
     delivery = shared_dashboard.receive(run)
     for path in ("", "?labml", "/logger"):
         show(page, f"{delivery.page}{path}", "text=a line for people")
-        page.wait_for_load_state("networkidle")  # the page would have asked for the missing picture by now
+        # the page would have asked for the missing picture by now
+        page.wait_for_load_state("networkidle")
         assert page.title() != "broken in"

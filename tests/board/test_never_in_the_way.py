@@ -1,4 +1,5 @@
-"""A training process beside a real server that fails: training continues, ends in time, and reports it."""
+"""A training process beside a real server that fails: training continues, ends in time, and reports
+it."""
 
 import re
 import resource
@@ -31,7 +32,10 @@ def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, trai
     assert len(lines_about(output, "does not take this run")) == 1
     (line,) = lines_about(output, "not on the dashboard")
     assert re.search(r"not on the dashboard: \d+ evaluations \(", line)
-    assert f"python dashboard.py --import {training.run.path} --port {dashboard.url.rpartition(':')[2]}" in line
+    assert (
+        f"python dashboard.py --import {training.run.path} --port {dashboard.url.rpartition(':')[2]}"
+        in line
+    )
 
 
 def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):

@@ -23,7 +23,12 @@ def test_json_values_are_restored(value):
 def test_keys_sets_and_arrays_are_restored_with_their_types():
     from labml_db import Key
 
-    value = {"key": Key("Run:1"), "set": {"a", "b"}, "array": np.array([1.5, 2.0]), "mean": np.float64(3.5)}
+    value = {
+        "key": Key("Run:1"),
+        "set": {"a", "b"},
+        "array": np.array([1.5, 2.0]),
+        "mean": np.float64(3.5),
+    }
     back = decode(encode(value))
     assert back["key"] == value["key"]
     assert isinstance(back["key"], Key)

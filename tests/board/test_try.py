@@ -20,12 +20,19 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 }"""
 
 
-def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard, make_run, train, tmp_path):
+def test_a_text_is_hidden_read_and_filled(
+    page, axe, shared_dashboard: Dashboard, make_run, train, tmp_path
+):
     text, of_bytes, run, opened = tmp_path / "play.txt", make_run(), make_run(), page
     text.write_text(play(20_000), encoding="utf-8")
-    keys = {run: {"data__extra_characters": grammar().alphabet}, of_bytes: {"data__tokens": "bytes"}}
+    keys = {
+        run: {"data__extra_characters": grammar().alphabet},
+        of_bytes: {"data__tokens": "bytes"},
+    }
     for each, own in keys.items():
-        trained = train(data__corpus=text, training__max_steps=2, folder=tmp_path / each.path.name, **own).run
+        trained = train(
+            data__corpus=text, training__max_steps=2, folder=tmp_path / each.path.name, **own
+        ).run
         shutil.copytree(trained.path, each.path, dirs_exist_ok=True)
         each.save_corpus("play", "0" * 64)
         shared_dashboard.receive(each)
@@ -51,7 +58,8 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
     opened.evaluate(COUNT_BLANKS)
     opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
     opened.wait_for_selector("text=0 blanks, answered")
-    assert 1 in opened.evaluate("drawn")  # the second character was filled after the answer to the first
+    # the second character was filled after the answer to the first
+    assert 1 in opened.evaluate("drawn")
     assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
     assert len("".join(opened.locator(".sheet button").all_text_contents())) == 26
     opened.fill("#text", "é_")  # the run does not know é
@@ -84,7 +92,9 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
 def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, monkeypatch):
     """Each process answers with its number, and one with older weights ends."""
     answer = "print(json.dumps({'process': os.getpid()}), flush=True)"
-    (tmp_path / "predict.py").write_text(f"import json, os, sys\nfor line in sys.stdin:\n    {answer}\n")
+    (tmp_path / "predict.py").write_text(
+        f"import json, os, sys\nfor line in sys.stdin:\n    {answer}\n"
+    )
     monkeypatch.setattr(predictors, "ROOT", tmp_path)
     weights = tmp_path / "checkpoints" / "best.safetensors"
     weights.parent.mkdir()
@@ -109,10 +119,17 @@ def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, mon
 
 @pytest.mark.parametrize(
     ("end", "seconds", "reason"),
-    [("sys.stdin.read()", 2.0, "the model does not answer"), ("sys.exit('no such run')", 60.0, "no such run")],
+    [
+        ("sys.stdin.read()", 2.0, "the model does not answer"),
+        ("sys.exit('no such run')", 60.0, "no such run"),
+    ],
 )
-def test_the_reason_is_given_only_by_a_process_that_has_ended(tmp_path, monkeypatch, end, seconds, reason):
-    (tmp_path / "predict.py").write_text(f"import sys\nprint('a warning', file=sys.stderr, flush=True)\n{end}\n")
+def test_the_reason_is_given_only_by_a_process_that_has_ended(
+    tmp_path, monkeypatch, end, seconds, reason
+):
+    (tmp_path / "predict.py").write_text(
+        f"import sys\nprint('a warning', file=sys.stderr, flush=True)\n{end}\n"
+    )
     monkeypatch.setattr(predictors, "ROOT", tmp_path)
     monkeypatch.setattr(predictors, "SECONDS_TO_ANSWER", seconds)
     found = predictors.Predictors()
@@ -124,5 +141,6 @@ def test_the_reason_is_given_only_by_a_process_that_has_ended(tmp_path, monkeypa
         finally:
             await process.wait()
 
-    with ThreadPoolExecutor() as threads, pytest.raises(InputError, match=reason):  # this thread is the browser's
+    # this thread is the browser's
+    with ThreadPoolExecutor() as threads, pytest.raises(InputError, match=reason):
         threads.submit(asyncio.run, ask()).result()

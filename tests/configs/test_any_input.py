@@ -29,20 +29,39 @@ ODD_PATHS = [
     "{odd}/loop", "{odd}/loop/x", "{odd}/fifo", "{odd}/folder", "{odd}/dangling", "/dev/zero", "/dev/null", "~",
     "~nosuchuser/x", "a" * 5_000, "a/" * 3_000, "\0", "a\0b", "\ud800", "\udcff.txt", "\x1b[2J", "a\nb", "$x_{", "é",
 ]  # fmt: skip
-ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # surrogates and control characters included
+# surrogates and control characters included
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 PATHS = st.sampled_from(ODD_PATHS)
-LIKELY = st.sampled_from(["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until: 1.0}", "mixture"])
+LIKELY = st.sampled_from(
+    ["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until: 1.0}", "mixture"]
+)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | LIKELY | PATHS
 ROW_KEYS = st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"])
-NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3))
+NESTED = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3),
+)
 ROWS = st.lists(st.dictionaries(ROW_KEYS, SCALARS, max_size=3), max_size=3)
 VALUES = SCALARS | ROWS | NESTED
 KEYS = st.sampled_from(sorted(SETTINGS))
-OPTIONS = ["--preset", "--config", "--resume", "--seeds", "--seeds=2", "-x", "=", "a=b=c", "--", "last", "quick"]
+OPTIONS = [
+    "--preset",
+    "--config",
+    "--resume",
+    "--seeds",
+    "--seeds=2",
+    "-x",
+    "=",
+    "a=b=c",
+    "--",
+    "last",
+    "quick",
+]
 WORDS = st.one_of(
     ANY_TEXT, PATHS, st.sampled_from(OPTIONS), st.builds(lambda key, value: f"{key}={value}", KEYS, VALUES)
 )  # fmt: skip
-# Values as YAML spells them, valid or not: anchors, aliases, tags, numbers that take minutes or gigabytes.
+# Values as YAML spells them, valid or not: anchors, aliases, tags, numbers that take minutes or
+# gigabytes.
 SPELLINGS = st.sampled_from([
     BOMB, HUGE, "9" * 5_000, "1:" * 2_000 + "0", "1" * 500 + ".5", "0x_", "._", ".inf", "1e999", "2024-02-30",
     "*a", "&a 1", "&a [*a]", "<<", "=", "~", "? x", "- x", "|", "'", '"\\0"', '"\\ud800"', '"\\x1b"', "\t", "x" * 9_999,
@@ -87,7 +106,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def one_line_at_most(arguments: list[str]) -> str:
-    """Parse a command line, load its corpus if it names one, and return the error's line; empty if all is well."""
+    """Parse a command line, load its corpus if it names one, and return the error's line; empty if
+    all is well."""
     said = io.StringIO()
     try:
         command = parse(arguments)
@@ -103,7 +123,9 @@ def one_line_at_most(arguments: list[str]) -> str:
     return line
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
 def test_any_command_line_is_understood_or_refused_in_one_line(words, odd):
     one_line_at_most([word.replace("{odd}", str(odd)) for word in words])
@@ -117,20 +139,30 @@ def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
     assert line or use == "logs={}"
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=DUMPED | SPELLED, encoding=ENCODINGS, junk=st.just(b"") | st.binary(max_size=200))
 @example(text="training.accumulation: 2\n", encoding="utf-8", junk=b"")
 @example(text='logs: "\\ud800"\n', encoding="utf-8", junk=b"")
 @example(text='data.corpus: "\\0"\n', encoding="utf-8", junk=b"")
-def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(text, encoding, junk, tmp_path):
+def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(
+    text, encoding, junk, tmp_path
+):
     path = tmp_path / "any.yaml"
-    path.write_bytes(text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace") + junk)
+    path.write_bytes(
+        text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace") + junk
+    )
     one_line_at_most(["--config", str(path)])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(values=st.dictionaries(KEYS, VALUES, max_size=4))
-def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_saved_to(values, tmp_path):
+def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_saved_to(
+    values, tmp_path
+):
     try:
         resolved = resolve({key: SETTINGS[key].parse(value) for key, value in values.items()}, {})
     except ConfigError:
@@ -162,5 +194,9 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
 )
 def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(content, tmp_path, refusal):
     marker = tmp_path / "executed"
-    refusal(main, "--config", written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker))))
+    refusal(
+        main,
+        "--config",
+        written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker))),
+    )
     assert not marker.exists()

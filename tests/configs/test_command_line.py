@@ -6,15 +6,27 @@ import pytest
 import yaml
 
 from board.comparison import SAME_EXPERIMENT
-from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve, run_seeds
+from configs.command_line import (
+    SETTINGS,
+    ignored_in_comparisons,
+    parse,
+    presets,
+    read_config,
+    resolve,
+    run_seeds,
+)
 from configs.keys import ConfigError
 from tests.conftest import one_line, written
 
 
-@pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick", "write", "write-gpu"])
+@pytest.mark.parametrize(
+    "name", ["annotated", "base", "gpu", "modernbert", "quick", "write", "write-gpu"]
+)
 def test_presets_are_valid_and_resolve_to_themselves(name: str, tmp_path):
     assert name in presets()
-    values = parse(["--preset", name, "training.max_steps=5", "seed=9", "data.corpus=play.txt"]).values
+    values = parse(
+        ["--preset", name, "training.max_steps=5", "seed=9", "data.corpus=play.txt"]
+    ).values
     assert set(values) == set(SETTINGS)
     path = written(tmp_path / "config.yaml", yaml.safe_dump(values))
     assert parse(["--config", str(path)]).values == values
@@ -22,7 +34,9 @@ def test_presets_are_valid_and_resolve_to_themselves(name: str, tmp_path):
 
 def test_without_a_preset_the_reason_for_the_choice_is_given():
     command = parse(["seed=3"])
-    assert command.source.startswith(("preset quick: found no CUDA", "preset gpu: found a CUDA device"))
+    assert command.source.startswith(
+        ("preset quick: found no CUDA", "preset gpu: found a CUDA device")
+    )
     assert command.values["seed"] == 3
     assert command.overridden == {"seed": 3}
     assert parse(["device=cpu"]).source == "preset quick: device=cpu (--preset chooses another)"
@@ -30,8 +44,14 @@ def test_without_a_preset_the_reason_for_the_choice_is_given():
 
 UNDERSTOOD = {
     "a preset's budget": ([], {"training.max_steps": None, "training.max_seconds": 180.0}),
-    "a budget in its place": (["training.max_steps=500"], {"training.max_steps": 500, "training.max_seconds": None}),
-    "two": (["training.max_steps=9", "training.max_chars=1e6"], {"training.max_steps": 9, "training.max_chars": 10**6}),
+    "a budget in its place": (
+        ["training.max_steps=500"],
+        {"training.max_steps": 500, "training.max_seconds": None},
+    ),
+    "two": (
+        ["training.max_steps=9", "training.max_chars=1e6"],
+        {"training.max_steps": 9, "training.max_chars": 10**6},
+    ),
     "a repeated key": (["model.dropout=0.1", "model.dropout=1e-1"], {"model.dropout": 0.1}),
 }
 
@@ -43,7 +63,8 @@ def test_keys_take_the_place_of_the_presets(words, expected):
 
 
 def test_keys_and_options_come_in_any_order():
-    """The last value of an option counts: `--seeds` starts each run with the command line and --seeds=1 behind it."""
+    """The last value of an option counts: `--seeds` starts each run with the command line and
+    --seeds=1 behind it."""
     command = parse(["seed=1", "--preset", "quick", "model.d_ff=64", "--seeds", "3"])
     assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (1, 64, 3)
     assert parse(["--preset", "quick", "--seeds", "3", "--seeds=1"]).n_seeds == 1
@@ -63,7 +84,8 @@ def test_help_lists_every_key(capsys):
 
 def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
     """And an empty file is the defaults."""
-    path = written(tmp_path / "config.yaml", "training.learning_rate: 1e-3\n")  # a text, by YAML 1.1
+    # a text, by YAML 1.1
+    path = written(tmp_path / "config.yaml", "training.learning_rate: 1e-3\n")
     assert read_config(path) == {"training.learning_rate": 0.001}
     path.write_text("# nothing\n")
     assert resolve(read_config(path), {}) == resolve({}, {})
@@ -131,7 +153,10 @@ def test_wrong_input_is_one_clear_line(arguments: list[str], message: str):
     [
         ("seed: 1\nname: &a x\nlogs: *a\n", "aliases and tags are not accepted in line 3"),
         ("seed: 1\nname: x\nseed: 1\n", "the key seed stands twice in line 3"),
-        ("training.stages:\n- {until: 1,\n seq_len: 8, until: 1}\n", "the key until stands twice in line 3"),
+        (
+            "training.stages:\n- {until: 1,\n seq_len: 8, until: 1}\n",
+            "the key until stands twice in line 3",
+        ),
     ],
 )
 def test_the_error_of_a_file_names_the_line(tmp_path, content, message):
@@ -141,9 +166,13 @@ def test_the_error_of_a_file_names_the_line(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("arguments", [["--config", "{run}/config.yaml"], ["--resume", "{run}"]])
-def test_the_former_name_of_a_key_in_a_file_is_refused_with_the_file_and_the_new_name(tmp_path, arguments):
+def test_the_former_name_of_a_key_in_a_file_is_refused_with_the_file_and_the_new_name(
+    tmp_path, arguments
+):
     (tmp_path / "config.yaml").write_text("training.max_steps: 5\ntraining.accumulation: 2\n")
-    with pytest.raises(ConfigError, match=r"/config\.yaml: unknown key .*did you mean training\.grad_accum_steps\?"):
+    with pytest.raises(
+        ConfigError, match=r"/config\.yaml: unknown key .*did you mean training\.grad_accum_steps\?"
+    ):
         parse([word.format(run=tmp_path) for word in arguments])
 
 
@@ -158,14 +187,24 @@ def test_a_run_whose_folder_has_moved_is_resumed(tmp_path, logs):
 def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     run = tmp_path / "logs" / "mlm" / "uuid"
     run.mkdir(parents=True)
-    (run / "config.yaml").write_text("training.max_steps: 5\nmodel.d_ff: 64\nname: old\ndevice: cuda:99\nlogs: gone\n")
+    (run / "config.yaml").write_text(
+        "training.max_steps: 5\nmodel.d_ff: 64\nname: old\ndevice: cuda:99\nlogs: gone\n"
+    )
     words = ["--resume", str(run), "training.max_steps=9", "training.compile=false", "device=cpu"]
     resumed = parse([*words, "training.max_seconds=7", "sample.prompts=[a]", "model.d_ff=64"])
     assert (resumed.values["training.max_steps"], resumed.values["device"]) == (9, "cpu")
     assert (resumed.values["training.max_seconds"], resumed.values["sample.prompts"]) == (7, ["a"])
     assert resumed.values["logs"] == str(resumed.logs) == str(tmp_path / "logs")
-    wrong = ["model.d_ff=128", "seed=1", "masking.masking_prob=0.4", "data.corpus=play", "training.learning_rate=0.1"]
-    with pytest.raises(ConfigError, match=r"a resumed run cannot change .*seed \(it is 0\).*: start") as error:
+    wrong = [
+        "model.d_ff=128",
+        "seed=1",
+        "masking.masking_prob=0.4",
+        "data.corpus=play",
+        "training.learning_rate=0.1",
+    ]
+    with pytest.raises(
+        ConfigError, match=r"a resumed run cannot change .*seed \(it is 0\).*: start"
+    ) as error:
         parse([*words, *wrong])
     assert "model.d_ff (it is 64)" in str(error.value)
     assert all(word.partition("=")[0] in str(error.value) for word in wrong)
@@ -177,22 +216,37 @@ def test_comparisons_ignore_the_keys_in_which_repeats_differ():
 
 
 def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
-    base = {"training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]}
+    base = {
+        "training.stages": [
+            {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
+            {"until": 1.0, "seq_len": 64},
+        ]
+    }
     values = resolve(base, {"masking.masking_prob": 0.4})
-    assert values["training.stages"] == [{"until": 0.5, "seq_len": 32}, {"until": 1.0, "seq_len": 64}]
+    assert values["training.stages"] == [
+        {"until": 0.5, "seq_len": 32},
+        {"until": 1.0, "seq_len": 64},
+    ]
     assert resolve(base, {})["training.stages"] == base["training.stages"]
-    both = resolve(base, {"masking.masking_prob": 0.4, **base})  # said together, a stage's own rate holds
+    # said together, a stage's own rate holds
+    both = resolve(base, {"masking.masking_prob": 0.4, **base})
     assert both["training.stages"] == base["training.stages"]
 
 
 def kills_its_parent(path: Path, name: str, end: str) -> str:
-    default, kill = f"signal.signal(signal.{name}, signal.SIG_DFL)", f"os.kill(os.getppid(), signal.{name})"
+    default, kill = (
+        f"signal.signal(signal.{name}, signal.SIG_DFL)",
+        f"os.kill(os.getppid(), signal.{name})",
+    )
     return str(written(path, f"import os, signal\n{default}\n{kill}\n{end}\n"))
 
 
-@pytest.mark.parametrize("end", ["raise SystemExit(130)", "", "os.kill(os.getpid(), signal.SIGINT)"])
+@pytest.mark.parametrize(
+    "end", ["raise SystemExit(130)", "", "os.kill(os.getpid(), signal.SIGINT)"]
+)
 def test_ctrl_c_ends_the_seeds_after_the_run_has_saved(tmp_path, end):
-    program = kills_its_parent(tmp_path / "program.py", "SIGINT", end)  # a run that gets the signal with its parent
+    # a run that gets the signal with its parent
+    program = kills_its_parent(tmp_path / "program.py", "SIGINT", end)
     assert run_seeds(program, [], parse(["--seeds", "2"])) == 130
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

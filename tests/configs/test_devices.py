@@ -18,24 +18,35 @@ OLD_DRIVER = f"CUDA initialization: {TOO_OLD}. Please update your GPU driver by 
 
 
 def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(monkeypatch, recwarn):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(warnings.warn(OLD_DRIVER, stacklevel=1)))
+    monkeypatch.setattr(
+        torch.cuda, "is_available", lambda: bool(warnings.warn(OLD_DRIVER, stacklevel=1))
+    )
     monkeypatch.setattr("configs.devices.best_device", lambda: "cpu")
-    assert parse([]).source == f"preset quick: found no CUDA device; {TOO_OLD} (--preset chooses another)"
+    assert (
+        parse([]).source
+        == f"preset quick: found no CUDA device; {TOO_OLD} (--preset chooses another)"
+    )
     assert not recwarn.list
 
 
-def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are_left_out(monkeypatch):
+def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are_left_out(
+    monkeypatch,
+):
     torch.backends.cuda.enable_cudnn_sdp(True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert devices.available_device("auto") == "cuda"
-        modules = ("torch.optim.optimizer", "torch._inductor.compile_fx")  # importing the latter takes seconds
+        # importing the latter takes seconds
+        modules = ("torch.optim.optimizer", "torch._inductor.compile_fx")
         sources = "".join(Path(find_spec(name).origin).read_text() for name in modules)
-        sources += '"\nOnline softmax is disabled on the fly since Inductor decides to"'  # PyTorch 2.11 has it
+        # PyTorch 2.11 has it
+        sources += '"\nOnline softmax is disabled on the fly since Inductor decides to"'
         for message in devices.INTENDED:
-            (text,) = {text for text in re.findall(r'"(\n?.*)"', sources) if re.match(message, text)}
+            (text,) = {
+                text for text in re.findall(r'"(\n?.*)"', sources) if re.match(message, text)
+            }
             warnings.warn(text, stacklevel=1)
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)

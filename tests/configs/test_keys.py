@@ -22,7 +22,9 @@ def test_every_key_has_a_line_of_text_and_a_default_that_it_allows():
 
 def test_one_line_adds_a_key():
     class Group(BaseConfigs):
-        shade: Annotated[float | None, Key("how dark", low=0, high=1, resume=True, former="group.colour")] = 0.5
+        shade: Annotated[
+            float | None, Key("how dark", low=0, high=1, resume=True, former="group.colour")
+        ] = 0.5
 
     class Root(BaseConfigs):
         group: Group

@@ -1,4 +1,5 @@
-"""Masking through the config tree: the training part only, static masks, and a strategy of one's own."""
+"""Masking through the config tree: the training part only, static masks, and a strategy of one's
+own."""
 
 import pytest
 import torch
@@ -11,8 +12,12 @@ from data.masking.strategies import STRATEGIES, strategy
 from tests.conftest import check_resumes, configs_for, written
 from tests.data.masking.helpers import Fresh
 
-TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
-OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
+TEXT = (
+    "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n"
+    * 30
+)
+# no names, other word pairs
+OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30
 MIXTURE = [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]
 
 
@@ -27,7 +32,9 @@ def test_the_validation_text_changes_nothing_that_a_strategy_computes(tmp_path, 
     for part in (TEXT[split:], OTHER[: len(TEXT) - split]):
         path = written(tmp_path / "corpus.txt", TEXT[:split] + part)
         keys = {"masking__mixture": MIXTURE} if name == "mixture" else {}
-        configs = configs_for(path, masking__strategy=name, masking__random_tokens="unigram", **keys)
+        configs = configs_for(
+            path, masking__strategy=name, masking__random_tokens="unigram", **keys
+        )
         assert configs.data.vocabulary.characters == sorted(set(TEXT))
         masker, offsets = configs.masking.strategy, torch.arange(split)[None]
         segments = masker.segmenter(offsets, torch.Generator().manual_seed(0), 0.0)
@@ -36,8 +43,12 @@ def test_the_validation_text_changes_nothing_that_a_strategy_computes(tmp_path, 
     assert all(torch.equal(first, second) for first, second in zip(*drawn, strict=True))
 
 
-@pytest.mark.parametrize(("name", "allowed"), [("whole_word", True), ("span", False), ("adaptive", False)])
-def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(corpus_file, name, allowed):
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("whole_word", True), ("span", False), ("adaptive", False)]
+)
+def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(
+    corpus_file, name, allowed
+):
     configs = configs_for(corpus_file, masking__strategy=name, masking__masks="static")
     if allowed:
         assert configs.masking.strategy.static_draws is not None
@@ -65,13 +76,16 @@ def custom_strategy(monkeypatch) -> None:
 def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train):
     found = check_resumes(train, 3, masking__strategy="fresh", training__max_steps=8)
     whole, stopped, resumed = (configs.masking.strategy.segmenter.times_masked for configs in found)
-    assert whole.sum() > 8 * 0.9 * 512 * 0.15  # all masked characters of 8 steps, but for losses of 0
+    # all masked characters of 8 steps, but for losses of 0
+    assert whole.sum() > 8 * 0.9 * 512 * 0.15
     assert 0 < stopped.sum() < whole.sum()
     assert torch.equal(resumed, whole)
 
 
 @pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_moves_to_another_device_is_a_value_of_the_key_and_may_be_in_a_mixture(corpus_file):
+def test_a_custom_strategy_moves_to_another_device_is_a_value_of_the_key_and_may_be_in_a_mixture(
+    corpus_file,
+):
     segmenter = STRATEGIES["fresh"]("some text").to(torch.device("meta"))
     segmenter.observe(torch.tensor([1, 2], device="meta"), torch.ones(2, device="meta"))
     assert segmenter.times_masked.device.type == "meta"
@@ -83,4 +97,6 @@ def test_a_custom_strategy_moves_to_another_device_is_a_value_of_the_key_and_may
     configs.masking.strategy.segmenter.observe(torch.tensor([3]), torch.tensor([1.0]))
     assert configs.masking.strategy.state_dict()["segmenter"]["fresh"]["times_masked"][3] == 1
     with pytest.raises(ConfigError, match="static"):
-        _ = configs_for(corpus_file, masking__strategy="fresh", masking__masks="static").masking.strategy
+        _ = configs_for(
+            corpus_file, masking__strategy="fresh", masking__masks="static"
+        ).masking.strategy

@@ -34,7 +34,9 @@ def test_a_full_disk_ends_in_one_line(capsys):
 
     with pytest.raises(SystemExit, match=r"^1$"):
         run_main(main)
-    assert capsys.readouterr().err.endswith("'config.yaml': free some space, or set logs to another folder\n")
+    assert capsys.readouterr().err.endswith(
+        "'config.yaml': free some space, or set logs to another folder\n"
+    )
 
 
 def test_ctrl_c_while_a_program_starts_is_one_line(capsys):
@@ -47,10 +49,13 @@ def test_ctrl_c_while_a_program_starts_is_one_line(capsys):
 
 
 @pytest.mark.parametrize(
-    ("output", "reason"), [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")]
+    ("output", "reason"),
+    [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")],
 )
 def test_an_output_that_cannot_be_written_is_one_line(output, reason):
     command = f"{sys.executable} experiment.py --help {output}"
-    done = subprocess.run(command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120
+    )
     line = f"experiment.py: cannot write the output ({reason}): redirect it to another place\n"
     assert (done.returncode, done.stderr) == (1, line)

@@ -25,7 +25,10 @@ NO_SIZES = ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]
         ("", "data.tokens is empty"),
         ("byte", "found no file 'byte': did you mean bytes?"),
         ("words", "found no file 'words': give characters, bytes, bpe:N"),
-        *((path, "found no file") for path in ("/no/such/tokenizer.json", "~nobody_here/tokenizer.json", "x" * 5_000)),
+        *(
+            (path, "found no file")
+            for path in ("/no/such/tokenizer.json", "~nobody_here/tokenizer.json", "x" * 5_000)
+        ),
         *((f"bpe:{number}", "needs an integer N from 257 to 1,000,000") for number in NO_SIZES),
     ],
 )
@@ -34,15 +37,21 @@ def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, me
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"{}", b'"a"', b'{"model": {"vocab": {}}}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff", b"{}", b'"a"', b'{"model": {"vocab": {}}}', b"[" * 100_000]
+)
 def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    assert "is not a tokenizer.json of Hugging Face" in refusal(main, f"data.tokens={path}", before="")
+    assert "is not a tokenizer.json of Hugging Face" in refusal(
+        main, f"data.tokens={path}", before=""
+    )
     assert "Is a directory" in refusal(main, f"data.tokens={tmp_path}")
 
 
-@pytest.mark.parametrize("word", ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"])
+@pytest.mark.parametrize(
+    "word", ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"]
+)
 def test_keys_of_characters_are_refused_with_other_tokens(word):
     with pytest.raises(ConfigError, match=r"requires data\.tokens=characters \(now bytes\)"):
         parse(["data.tokens=bytes", word])
@@ -66,7 +75,12 @@ def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
 
 @pytest.fixture
 def words(tmp_path, corpus_file):
-    keys = {"data.corpus": corpus_file, "model.n_layers": 1, "model.ngrams": 0, "training.evaluations": 1}
+    keys = {
+        "data.corpus": corpus_file,
+        "model.n_layers": 1,
+        "model.ngrams": 0,
+        "training.evaluations": 1,
+    }
     stages = [{"until": 1.0, "seq_len": 32}]
     return ["--config", config_file(tmp_path, keys | {"training.stages": stages})]
 
@@ -109,14 +123,18 @@ def test_a_resumed_run_cannot_have_other_tokens(words, tmp_path, refusal, empty_
     resumed = ["--resume", str(find_run("last", tmp_path / "logs").path)]
     before = list(empty_cache.glob("tokenizers/*"))
     for other in ("bpe:500", f"{saved(tmp_path, 'wordpiece', TEXT)}"):
-        assert "a resumed run cannot change data.tokens" in refusal(main, *resumed, f"data.tokens={other}")
+        assert "a resumed run cannot change data.tokens" in refusal(
+            main, *resumed, f"data.tokens={other}"
+        )
     assert list(empty_cache.glob("tokenizers/*")) == before
 
 
 def test_a_run_that_has_the_tokens_of_another_one_is_resumed_after_a_move(words, tmp_path):
     assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
     first = find_run("last", tmp_path / "logs").path
-    assert main(["--init-from", str(first), f"logs={tmp_path / 'logs'}", "training.max_steps=2"]) == 0
+    assert (
+        main(["--init-from", str(first), f"logs={tmp_path / 'logs'}", "training.max_steps=2"]) == 0
+    )
     second = find_run("last", tmp_path / "logs").path
     (tmp_path / "logs").rename(tmp_path / "moved")
     moved = tmp_path / "moved" / second.relative_to(tmp_path / "logs")
@@ -127,12 +145,21 @@ def test_a_run_that_has_the_tokens_of_another_one_is_resumed_after_a_move(words,
 def test_a_run_continues_another_one_with_its_tokens_only(words, tmp_path, refusal, tokens):
     assert main([*words, f"data.tokens={tokens}", "training.max_steps=60"]) == 0
     old = find_run("last", tmp_path / "logs")
-    (tmp_path / "new.txt").write_text("Zürich isn't far from 中文, said the cat.\n" * 300, encoding="utf-8")
-    keys = [f"data.corpus={tmp_path / 'new.txt'}", f"logs={tmp_path / 'logs'}", "training.max_steps=2"]
+    (tmp_path / "new.txt").write_text(
+        "Zürich isn't far from 中文, said the cat.\n" * 300, encoding="utf-8"
+    )
+    keys = [
+        f"data.corpus={tmp_path / 'new.txt'}",
+        f"logs={tmp_path / 'logs'}",
+        "training.max_steps=2",
+    ]
     assert main(["--init-from", str(old.path), *keys]) == 0
     new = find_run("last", tmp_path / "logs")
     assert new.vocabulary() == old.vocabulary()
     assert main(["--init-from", str(old.path), *keys, "initial_weights="]) == 0
-    for line in ([*words, f"initial_weights={old.path}"], ["--init-from", old.path, *keys, "data.tokens=characters"]):
+    for line in (
+        [*words, f"initial_weights={old.path}"],
+        ["--init-from", old.path, *keys, "data.tokens=characters"],
+    ):
         error = refusal(main, *line, "training.max_steps=2")
         assert "data.tokens=characters differs from the tokens of" in error

@@ -31,8 +31,12 @@ def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text
     assert split.counts == Counter(text)
 
 
-@pytest.mark.parametrize(("content", "promised"), [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)])
-def test_a_wrong_or_incomplete_download_is_not_cached(without_text, monkeypatch, serve, content, promised):
+@pytest.mark.parametrize(
+    ("content", "promised"), [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)]
+)
+def test_a_wrong_or_incomplete_download_is_not_cached(
+    without_text, monkeypatch, serve, content, promised
+):
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(content, promised)))
     with pytest.raises(CorpusError, match=r"SHA-256 is wrong|cannot download"):
         load_corpus("tiny_shakespeare")
@@ -82,7 +86,8 @@ def test_a_missing_server_and_one_that_does_not_speak_http_are_clear_errors(serv
 
 @pytest.fixture
 def without_text(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Path:
-    """Unset the variable, empty the cache, and make downloads fail. Returns the folder of the cache."""
+    """Unset the variable, empty the cache, and make downloads fail. Returns the folder of the
+    cache."""
     monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
     return empty_cache
@@ -136,13 +141,20 @@ def one_line_error(name: str) -> str:
 UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing file": (lambda path: None, "No such file"),
     "empty file": (Path.touch, "is empty"),
-    "UTF-16 without a mark": (lambda path: path.write_bytes("text".encode("utf-16-le")), "has zero bytes"),
+    "UTF-16 without a mark": (
+        lambda path: path.write_bytes("text".encode("utf-16-le")),
+        "has zero bytes",
+    ),
     "Latin-1": (lambda path: path.write_bytes(b"caf\xe9"), "is not UTF-8 text (byte 3)"),
-    "xz": (lambda path: path.write_bytes(lzma.compress(b"some text")), "is compressed (xz): unpack it first"),
+    "xz": (
+        lambda path: path.write_bytes(lzma.compress(b"some text")),
+        "is compressed (xz): unpack it first",
+    ),
     "named pipe": (os.mkfifo, "not a regular file"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     "symlink loop": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
-    "too large": (lambda path: path.open("wb").truncate(10**12), "larger than"),  # it takes no room on the disk
+    # it takes no room on the disk
+    "too large": (lambda path: path.open("wb").truncate(10**12), "larger than"),
 }
 
 
@@ -163,8 +175,12 @@ def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, ki
     assert "cannot download" in error or str(path) in error
 
 
-@pytest.mark.parametrize("name", ["~nosuchuser/x", "a\0b", "\ud800", "x" * 5_000, "a\nb", "a\x1b[31m\u2028b", ""])
-def test_a_name_that_no_usable_file_has_is_refused_with_one_line(name: str, without_text, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["~nosuchuser/x", "a\0b", "\ud800", "x" * 5_000, "a\nb", "a\x1b[31m\u2028b", ""]
+)
+def test_a_name_that_no_usable_file_has_is_refused_with_one_line(
+    name: str, without_text, monkeypatch
+):
     assert "cannot read" in one_line_error(name)
     if name and name not in ("a\0b", "\ud800"):  # no environment variable can hold these two
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, name)
@@ -174,7 +190,8 @@ def test_a_name_that_no_usable_file_has_is_refused_with_one_line(name: str, with
 def test_a_file_name_that_is_not_utf8_is_refused_but_the_variable_may_hold_one(
     without_text, monkeypatch, tmp_path, shakespeare
 ):
-    """Config files, metrics and plots cannot hold such a name; the name of tiny Shakespeare's file enters none."""
+    """Config files, metrics and plots cannot hold such a name; the name of tiny Shakespeare's file
+    enters none."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
     Path(path).write_text(shakespeare)
     assert "is not UTF-8: rename the file" in one_line_error(path)
@@ -182,7 +199,9 @@ def test_a_file_name_that_is_not_utf8_is_refused_but_the_variable_may_hold_one(
     assert load_corpus("tiny_shakespeare").name == "tiny_shakespeare"
 
 
-def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_text(monkeypatch, without_text):
+def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_text(
+    monkeypatch, without_text
+):
     said: list[str] = []
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, len(whole(loaded))) == ("play", 1_000_000)

@@ -25,7 +25,8 @@ def test_witten_bell_by_hand():
 def test_an_unseen_context_falls_back_to_the_smaller_one():
     training, n_chars = ids_of("abababcc")
     alone = count(training, np.array([[0]]), np.array([[True]]), n_chars)
-    assert np.exp(-alone.losses[0]) == pytest.approx((3 + 0.5) / (8 + 0.5 * 3))  # nothing visible: frequency
+    # nothing visible: frequency
+    assert np.exp(-alone.losses[0]) == pytest.approx((3 + 0.5) / (8 + 0.5 * 3))
 
 
 def test_masked_neighbors_and_other_windows_are_not_used():
@@ -41,8 +42,12 @@ def test_masked_neighbors_and_other_windows_are_not_used():
     assert after[2] == before[2]  # position 31 of window 0, next to window 1
 
 
-@given(seed=st.integers(0, 1_000), rate=st.floats(0.05, 1.0), n_characters=st.sampled_from([3, 6, 700]))
-def test_contexts_that_were_never_seen_give_finite_losses(seed: int, rate: float, n_characters: int):
+@given(
+    seed=st.integers(0, 1_000), rate=st.floats(0.05, 1.0), n_characters=st.sampled_from([3, 6, 700])
+)
+def test_contexts_that_were_never_seen_give_finite_losses(
+    seed: int, rate: float, n_characters: int
+):
     """For any size of the alphabet."""
     generator = np.random.default_rng(seed)
     training, windows = generator.integers(0, 3, 12), generator.integers(0, n_characters, (2, 20))

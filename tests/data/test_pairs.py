@@ -29,7 +29,9 @@ def segments_of(batch, row: int) -> tuple[str, str]:
 def test_borders_are_the_offsets_where_speeches_begin():
     text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
     vocabulary = Vocabulary(text)
-    assert [text[offset] for offset in speech_borders(vocabulary.encode(text), text, vocabulary)] == ["B", "C"]
+    assert [
+        text[offset] for offset in speech_borders(vocabulary.encode(text), text, vocabulary)
+    ] == ["B", "C"]
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
@@ -52,7 +54,10 @@ def test_next_sentence_pairs_meet_at_borders_and_are_labeled_by_whether_the_text
     borders = set(speech_borders(VOCABULARY.encode(TEXT), TEXT, VOCABULARY))
     for row in range(512):
         first, second = segments_of(batch, row)
-        end, begin = int(batch.offsets[row, len(first)]) + 1, int(batch.offsets[row, len(first) + 2])
+        end, begin = (
+            int(batch.offsets[row, len(first)]) + 1,
+            int(batch.offsets[row, len(first) + 2]),
+        )
         assert {end, begin} <= borders
         # A true continuation is never labeled as a false one, even if it comes from another speech.
         assert bool(batch.further[1][row]) == (TEXT[end : end + len(second)] == second)
@@ -69,7 +74,10 @@ def test_sentence_order_pairs_are_neighbors_in_the_text():
     batch = pairs(TEXT, "sop").draw(256, 65)
     for row in range(256):
         first, second = segments_of(batch, row)
-        begin_first, begin_second = int(batch.offsets[row, 1]), int(batch.offsets[row, len(first) + 2])
+        begin_first, begin_second = (
+            int(batch.offsets[row, 1]),
+            int(batch.offsets[row, len(first) + 2]),
+        )
         if batch.further[1][row]:
             assert begin_first + len(first) == begin_second
         else:
@@ -82,7 +90,9 @@ def test_half_of_the_labels_are_one(objective):
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
 
 
-@given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST_PAIR, 30))
+@given(
+    text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST_PAIR, 30)
+)
 def test_any_text_gives_pairs_inside_the_text_or_is_refused(text, seq_len):
     try:
         source = pairs(text, "nsp", longest=seq_len)

@@ -12,7 +12,8 @@ def test_the_masks_never_change():
     masked = protocol_masks(435)
     digest = hashlib.sha256(masked.numpy().tobytes()).hexdigest()
     assert digest == "d50f698ca54038c22bfa82bb873376ab2e70b5f28a9101e4044ce0a10164206a"
-    assert torch.equal(protocol_masks(10), masked[:10])  # a shorter text has the same masks, fewer of them
+    # a shorter text has the same masks, fewer of them
+    assert torch.equal(protocol_masks(10), masked[:10])
     assert set(protocol_masks(1_024).sum(1).tolist()) == {38}
 
 

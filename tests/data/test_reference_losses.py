@@ -33,7 +33,9 @@ def unigram_of(corpus: Corpus) -> float:
     return unigram_loss(*(ids.bincount(minlength=len(corpus.counts)) for ids in encoded(corpus)))
 
 
-def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_published_ones(shakespeare: str):
+def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_published_ones(
+    shakespeare: str,
+):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
     assert Vocabulary(corpus.counts).n_ordinary == 65
     assert validation_set(encoded(corpus)[1]).n_windows == 435
@@ -48,11 +50,15 @@ def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Cor
         assert loss == pytest.approx(entropy, abs=0.03)
 
 
-def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damaged(coins, monkeypatch, empty_cache):
+def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damaged(
+    coins, monkeypatch, empty_cache
+):
     computed = []
     for name in ("_count", "_floor"):
         compute = getattr(reference_losses, name)
-        monkeypatch.setattr(reference_losses, name, lambda *args, n=name, f=compute: computed.append(n) or f(*args))
+        monkeypatch.setattr(
+            reference_losses, name, lambda *args, n=name, f=compute: computed.append(n) or f(*args)
+        )
     assert cached_losses(coins) is None
     first = window_losses(coins)
     for losses in (cached_losses(coins), window_losses(coins)):

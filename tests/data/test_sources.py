@@ -22,7 +22,8 @@ from data.tokenization import convert
 from data.vocabulary import Vocabulary
 from tests.conftest import in_files, one_line, parts, written
 
-TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside characters unless they are cut well
+# two bytes, so blocks end inside characters unless they are cut well
+TEXT = play()[:200_000].replace("a", "ä")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
 
 
 def write_gzip(path: Path) -> Path:
-    path.with_suffix(".gz").write_bytes(b"".join(gzip.compress(part.encode()) for part in parts(TEXT, 3)))
+    path.with_suffix(".gz").write_bytes(
+        b"".join(gzip.compress(part.encode()) for part in parts(TEXT, 3))
+    )
     return path.with_suffix(".gz")
 
 
@@ -52,12 +55,17 @@ def write_folder(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", [lambda path: written(path, TEXT), write_gzip, write_folder])
-def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path], Path], tmp_path: Path):
+def test_the_same_text_in_any_files_gives_the_same_tokens(
+    write: Callable[[Path], Path], tmp_path: Path
+):
     loaded = load_corpus(str(write(tmp_path / "texts")))
     files = zip(loaded.stored.files, loaded.stored.n_training, strict=True)
     halves = [("".join(block.text for block in read_blocks(file)), n) for file, n in files]
     assert "".join(text for text, _ in halves) == TEXT
-    training, validation = "".join(text[:n] for text, n in halves), "".join(text[n:] for text, n in halves)
+    training, validation = (
+        "".join(text[:n] for text, n in halves),
+        "".join(text[n:] for text, n in halves),
+    )
     assert (loaded.training, loaded.validation) == (training, validation)
     assert loaded.counts == Counter(TEXT)
     for vocabulary in (Vocabulary(loaded.counts), ByteVocabulary()):
@@ -66,14 +74,19 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path]
         assert tokens.training.ids.tolist() == expected.tolist()
         assert tokens.validation.ids.tolist() == vocabulary.encode(validation).tolist()
         assert tokens.training.ids.element_size() == 1
-        assert tokens.training.counts.tolist() == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
+        assert (
+            tokens.training.counts.tolist()
+            == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
+        )
 
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     path = tmp_path / "texts"
     path.mkdir()
     (path / "1.txt").write_text("one ö")
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["zwei", "drei ", "vier"]}), path / "2.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": ["zwei", "drei ", "vier"]}), path / "2.parquet"
+    )
     (path / "3.txt").write_text("five" * 10)
     convert(list_sources(path), ByteVocabulary(), [5, 13, 30], tmp_path / "ids")
     ends = StoredTokens.open(tmp_path / "ids")
@@ -98,10 +111,14 @@ def test_copies_of_rows_are_left_out_and_counted(tmp_path: Path):
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path)
     loaded = load_corpus(str(path), said.append)
     assert "leaving out 2 rows of Parquet files, which are copies of others in their file" in said
-    assert loaded.training + loaded.validation == heading + document + heading + others[0] + others[1]
+    assert (
+        loaded.training + loaded.validation == heading + document + heading + others[0] + others[1]
+    )
     again: list[str] = []
     assert load_corpus(str(path), again.append).counts == loaded.counts
-    assert again == ["leaving out 2 rows of Parquet files, which are copies of others in their file"]
+    assert again == [
+        "leaving out 2 rows of Parquet files, which are copies of others in their file"
+    ]
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
@@ -121,7 +138,9 @@ def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_p
 def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
     path = tmp_path / "text.parquet"
     rows = [f"{i}{TEXT[:1_000]}" for i in range(30_000)] + ["x" * 20_000_000]  # in one row group
-    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, row_group_size=len(rows), use_dictionary=False)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": rows}), path, row_group_size=len(rows), use_dictionary=False
+    )
     pool = pyarrow.system_memory_pool()
     before = pool.max_memory()
     pyarrow.set_memory_pool(pool)
@@ -141,17 +160,37 @@ NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
     [
         ("txt", Path.touch, "is empty: remove it"),
         ("txt", lambda path: path.write_bytes(b"\x7fELF" + bytes(100)), "is a binary file"),
-        ("txt", lambda path: path.write_bytes(b"x" * 25_000 + b"caf\xe9"), "is not UTF-8 text (byte 25003)"),
+        (
+            "txt",
+            lambda path: path.write_bytes(b"x" * 25_000 + b"caf\xe9"),
+            "is not UTF-8 text (byte 25003)",
+        ),
         ("txt", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
         ("txt", lambda path: path.symlink_to(path.parent), "leads back to a folder above it"),
         ("txt", os.mkfifo, "is not a regular file"),
         ("txt", lambda path: path.symlink_to("nowhere"), "No such file"),
-        ("gz", lambda path: path.write_bytes(GZIP[:-1_000]), "ended before the end-of-stream marker"),
-        ("GZ", lambda path: path.write_bytes(GZIP[:5_000] + b"\xff" * 1_000 + GZIP[6_000:]), "cannot read"),
+        (
+            "gz",
+            lambda path: path.write_bytes(GZIP[:-1_000]),
+            "ended before the end-of-stream marker",
+        ),
+        (
+            "GZ",
+            lambda path: path.write_bytes(GZIP[:5_000] + b"\xff" * 1_000 + GZIP[6_000:]),
+            "cannot read",
+        ),
         ("zst", lambda path: path.write_bytes(b"no Zstandard"), "cannot read"),
         ("parquet", lambda path: path.write_bytes(b"no Parquet"), "cannot read"),
-        ("tgz", lambda path: path.write_bytes(GZIP), "is compressed (gzip): unpack it first, or use plain text in .gz"),
-        ("bz2", lambda path: path.write_bytes(bz2.compress(TEXT.encode())), "is compressed (bzip2)"),
+        (
+            "tgz",
+            lambda path: path.write_bytes(GZIP),
+            "is compressed (gzip): unpack it first, or use plain text in .gz",
+        ),
+        (
+            "bz2",
+            lambda path: path.write_bytes(bz2.compress(TEXT.encode())),
+            "is compressed (bzip2)",
+        ),
         (
             "parquet",
             lambda path: pyarrow.parquet.write_table(NUMBERS, path),

@@ -23,7 +23,9 @@ def folder(tmp_path: Path, empty_cache: Path) -> Path:
     for name, (n, size) in SIZES.items():
         (tmp_path / "texts" / name).mkdir(parents=True)
         for i in range(n):
-            (tmp_path / "texts" / name / f"{i:03}").write_text((f"{name[0]}ä " * size)[: size - 4] + f"{i:03}\n")
+            (tmp_path / "texts" / name / f"{i:03}").write_text(
+                (f"{name[0]}ä " * size)[: size - 4] + f"{i:03}\n"
+            )
     return tmp_path / "texts"
 
 
@@ -37,8 +39,11 @@ def folder(tmp_path: Path, empty_cache: Path) -> Path:
     ],
 )
 def test_the_last_tenth_by_hash_is_for_validation(sizes, expected):
-    files = [Surveyed(Path(f"{i}"), n, 0, f"{i:064x}", n, {}, 0) for i, n in enumerate([*sizes, *sizes])]
-    assert split(files, ["a"] * len(sizes) + ["b"] * len(sizes)) == expected * 2  # each folder by itself
+    files = [
+        Surveyed(Path(f"{i}"), n, 0, f"{i:064x}", n, {}, 0) for i, n in enumerate([*sizes, *sizes])
+    ]
+    # each folder by itself
+    assert split(files, ["a"] * len(sizes) + ["b"] * len(sizes)) == expected * 2
 
 
 def test_documents_of_one_file_stay_on_one_side_and_folders_have_their_shares(folder):
@@ -64,7 +69,9 @@ def test_copies_are_left_out_and_counted(folder):
 
 @pytest.mark.parametrize("letter", ["a", "ä"])  # characters of plain ASCII are read from any offset
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_sample_is_spread_over_the_whole_of_each_part(tmp_path, empty_cache, monkeypatch, letter, suffix):
+def test_the_sample_is_spread_over_the_whole_of_each_part(
+    tmp_path, empty_cache, monkeypatch, letter, suffix
+):
     monkeypatch.setattr(data.stored, "SAMPLE", 1_000)
     monkeypatch.setattr(data.stored, "PIECE", 100)
     monkeypatch.setattr("data.sources.BLOCK", 3_000)
@@ -73,23 +80,39 @@ def test_the_sample_is_spread_over_the_whole_of_each_part(tmp_path, empty_cache,
     (tmp_path / "texts").mkdir()
     for i, content in enumerate(contents):
         encoded = content.encode()
-        (tmp_path / "texts" / f"{i}{suffix}").write_bytes(gzip.compress(encoded) if suffix else encoded)
+        (tmp_path / "texts" / f"{i}{suffix}").write_bytes(
+            gzip.compress(encoded) if suffix else encoded
+        )
     loaded = load_corpus(str(tmp_path / "texts"))
-    cut = [(content[:n], content[n:]) for content, n in zip(contents, loaded.stored.n_training, strict=True)]
-    for part, pieces in zip((loaded.training, loaded.validation), zip(*cut, strict=True), strict=True):
+    cut = [
+        (content[:n], content[n:])
+        for content, n in zip(contents, loaded.stored.n_training, strict=True)
+    ]
+    for part, pieces in zip(
+        (loaded.training, loaded.validation), zip(*cut, strict=True), strict=True
+    ):
         whole = "".join(pieces)
         assert part == "".join(whole[i * len(whole) // 10 :][:100] for i in range(10))
 
 
 @pytest.mark.parametrize("within_documents", [False, True])
 def test_weights_are_the_shares_of_the_windows(folder, within_documents):
-    keys = {"data__within_documents": within_documents, "training__stages": [{"until": 1.0, "seq_len": 32}]}
+    keys = {
+        "data__within_documents": within_documents,
+        "training__stages": [{"until": 1.0, "seq_len": 32}],
+    }
     c = configs_for(folder, data__weights=[{"books": 1}, {"code": 3}], **keys).data
     texts = [c.vocabulary.decode(window) for window in c.windows.draw(4_000, 32).tokens]
-    assert not [text for text in texts if "bä" in text and "cä" in text]  # no window crosses the border of folders
-    assert sum("cä" in text for text in texts) / 4_000 == pytest.approx(0.75, abs=0.03)  # 4.4 standard deviations
+    # no window crosses the border of folders
+    assert not [text for text in texts if "bä" in text and "cä" in text]
+    # 4.4 standard deviations
+    assert sum("cä" in text for text in texts) / 4_000 == pytest.approx(0.75, abs=0.03)
     assert any("\n" in text[:-1] for text in texts) == (not within_documents)
-    assert len({number for text in texts if "cä" in text for number in re.findall(r"\d{3}", text)}) > 30  # of 54 files
+    # of 54 files
+    assert (
+        len({number for text in texts if "cä" in text for number in re.findall(r"\d{3}", text)})
+        > 30
+    )
 
 
 WRONG = {

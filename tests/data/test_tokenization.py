@@ -35,7 +35,11 @@ def text(tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith("progress.json")}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if not path.name.startswith("progress.json")
+    }
 
 
 def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_path: Path):
@@ -45,9 +49,13 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
     ids = folder / "training.ids"
     sizes = []
     for number in range(10):
-        process = multiprocessing.get_context("fork").Process(target=convert, args=(files, VOCABULARY, N_CHARS, folder))
+        process = multiprocessing.get_context("fork").Process(
+            target=convert, args=(files, VOCABULARY, N_CHARS, folder)
+        )
         process.start()
-        while process.is_alive() and (not ids.exists() or ids.stat().st_size < (number + 1) * N_TRAINING // 12):
+        while process.is_alive() and (
+            not ids.exists() or ids.stat().st_size < (number + 1) * N_TRAINING // 12
+        ):
             time.sleep(0.001)
         process.kill()
         process.join()
@@ -58,9 +66,15 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_what_is_not_noted_as_progress_is_written_again(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_not_noted_as_progress_is_written_again(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     files, folder, noted = list_sources(text), tmp_path / "ids", []
-    monkeypatch.setattr(tokenization, "write_json", lambda path, found: noted.append(found) or write_json(path, found))
+    monkeypatch.setattr(
+        tokenization,
+        "write_json",
+        lambda path, found: noted.append(found) or write_json(path, found),
+    )
     convert(files, VOCABULARY, N_CHARS, folder)
     whole = content(folder)
     for progress in (json.dumps(noted[len(noted) // 2]), "damaged"):
@@ -98,7 +112,9 @@ def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
     assert said == []
 
 
-def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_again(text: Path, monkeypatch):
+def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_again(
+    text: Path, monkeypatch
+):
     loaded = load_corpus(str(text))
     first = loaded.stored.tokenized(VOCABULARY)
     os.utime(text / "001.txt")  # a new time, the same content
@@ -107,7 +123,9 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
         patch.setattr("data.survey.read_blocks", None)
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256
-        assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
+        assert (
+            again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
+        )
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
     said: list[str] = []

@@ -12,7 +12,15 @@ from data.bpe import bpe, cache_path, train
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking.words import WORD
-from data.subwords import CUT, SubwordVocabulary, TokensError, byte_alphabet, pieces_of, read_tokenizer, renumbered
+from data.subwords import (
+    CUT,
+    SubwordVocabulary,
+    TokensError,
+    byte_alphabet,
+    pieces_of,
+    read_tokenizer,
+    renumbered,
+)
 from data.vocabularies import load_vocabulary, vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from runs.terminal import printable
@@ -45,7 +53,10 @@ def test_a_text_may_be_encoded_in_pieces(text):
     pieces = list(pieces_of(text, 0))
     assert "".join(pieces) == text
     assert len(pieces) == len(CUT.findall(text)) + 1
-    assert torch.cat([BPE.encode(piece) for piece in pieces]).tolist() == BPE._tokenizer.encode(text).ids
+    assert (
+        torch.cat([BPE.encode(piece) for piece in pieces]).tolist()
+        == BPE._tokenizer.encode(text).ids
+    )
 
 
 def test_a_long_text_is_encoded_as_a_whole_one(monkeypatch):
@@ -66,7 +77,11 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
     begin = 0
     for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
         inside = range(begin, begin + len(vocabulary.surfaces[i]))
-        begins = [char_of_byte[byte] for byte in inside if byte == 0 or char_of_byte[byte - 1] < char_of_byte[byte]]
+        begins = [
+            char_of_byte[byte]
+            for byte in inside
+            if byte == 0 or char_of_byte[byte - 1] < char_of_byte[byte]
+        ]
         visible = [char for char in begins if not text[char].isspace()]
         if begins and begins[0] == char_of_byte[begin]:
             assert offset == (visible or begins)[0]
@@ -76,7 +91,8 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
 
 
 def test_offsets_fit_the_text_of_broken_utf8():
-    ids = torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9])  # a, two thirds of a character, b, no UTF-8, é
+    # a, two thirds of a character, b, no UTF-8, é
+    ids = torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9])
     text, offsets = BYTES.text_of(ids, "")
     assert text == "a\ufffd\ufffdb\ufffdé"
     assert offsets.tolist() == [0, 1, 2, 3, 4, 5, 5]
@@ -126,8 +142,14 @@ def test_special_names_in_the_text_are_text():
 
 
 def _whole_words(words: list[str]) -> dict:
-    model = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "[UNK]"}
-    return renumbered({"added_tokens": [], "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}})
+    model = {
+        "type": "WordLevel",
+        "vocab": {word: i for i, word in enumerate(words)},
+        "unk_token": "[UNK]",
+    }
+    return renumbered(
+        {"added_tokens": [], "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+    )
 
 
 def test_the_byte_alphabet_is_that_of_tokenizers():
@@ -136,7 +158,9 @@ def test_the_byte_alphabet_is_that_of_tokenizers():
 
 
 @pytest.mark.parametrize(
-    "vocabulary", [Vocabulary("abc", ("[PAD]", "[MASK]", "[UNK]")), BYTES, BPE], ids=["characters", "bytes", "bpe"]
+    "vocabulary",
+    [Vocabulary("abc", ("[PAD]", "[MASK]", "[UNK]")), BYTES, BPE],
+    ids=["characters", "bytes", "bpe"],
 )
 def test_a_saved_vocabulary_is_the_same(vocabulary):
     again = load_vocabulary(json.loads(json.dumps(vocabulary.description())))
@@ -157,7 +181,9 @@ def test_pairs_have_their_special_tokens():
     corpus = Corpus.from_text("test", TEXT)
     for tokens in ("bytes", "bpe:260"):
         vocabulary = vocabulary_of(tokens, corpus, ("[CLS]", "[SEP]"), print)
-        assert [vocabulary.id_of(token) - vocabulary.n_ordinary for token in ("[PAD]", "[CLS]", "[SEP]")] == [0, 2, 3]
+        assert [
+            vocabulary.id_of(token) - vocabulary.n_ordinary for token in ("[PAD]", "[CLS]", "[SEP]")
+        ] == [0, 2, 3]
 
 
 def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
@@ -174,7 +200,9 @@ def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
 
 def test_a_text_with_few_pairs_has_fewer_tokens():
     said: list[str] = []
-    vocabulary = vocabulary_of("bpe:5000", Corpus.from_text("test", "the cat sat. " * 50), (), said.append)
+    vocabulary = vocabulary_of(
+        "bpe:5000", Corpus.from_text("test", "the cat sat. " * 50), (), said.append
+    )
     assert 256 < vocabulary.n_ordinary < 300
     assert f"only {vocabulary.n_ordinary} tokens" in said[-1]
 
@@ -186,7 +214,8 @@ def test_rare_characters_become_unknown():
     assert vocabulary.unknown_token == 5
     assert vocabulary.encode("abcΩ").tolist() == [0, 1, 5, 5]
     assert vocabulary.decode(vocabulary.encode("abc")) == "ab\ufffd"
-    assert characters_of(corpus.counts, "c", 0.02, ()).special_tokens == ["[PAD]", "[MASK]"]  # none is unknown
+    # none is unknown
+    assert characters_of(corpus.counts, "c", 0.02, ()).special_tokens == ["[PAD]", "[MASK]"]
     assert characters_of(corpus.counts, "", 0.0, ()).characters == ["a", "b", "c", "d"]
     with pytest.raises(CorpusError, match="no character has such a share"):
         characters_of(corpus.counts, "", 0.9, ())
@@ -194,7 +223,9 @@ def test_rare_characters_become_unknown():
 
 def test_too_many_characters_are_refused_in_one_line():
     corpus = Corpus.from_text("test", "a" * 1_000_000 + "".join(map(chr, range(0x3400, 0xD800))))
-    with pytest.raises(CorpusError, match=r"41,985 different characters are too many .* data.unknown_below=1e-5"):
+    with pytest.raises(
+        CorpusError, match=r"41,985 different characters are too many .* data.unknown_below=1e-5"
+    ):
         characters_of(corpus.counts, "", 0.0, ())
     assert characters_of(corpus.counts, "", 1e-5, ()).n_tokens == 4
 
@@ -205,7 +236,10 @@ def test_ids_are_the_sorted_characters_then_the_special_tokens():
     assert vocabulary.encode("").tolist() == []
     assert (vocabulary.n_ordinary, vocabulary.n_tokens) == (3, 5)
     assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
-    assert vocabulary.description() == {"characters": ["\n", "a", "b"], "special_tokens": ["[PAD]", "[MASK]"]}
+    assert vocabulary.description() == {
+        "characters": ["\n", "a", "b"],
+        "special_tokens": ["[PAD]", "[MASK]"],
+    }
 
 
 @pytest.mark.parametrize("unknown", ["X", "\U0001f600", "`", "\ud800"])

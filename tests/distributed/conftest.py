@@ -19,7 +19,8 @@ KEYS = {"training.chars_per_step": 1024, "checkpoint.every_seconds": 1e6}
 
 
 class Launcher:
-    """Starts the processes of a run by forking, which takes milliseconds; torchrun itself takes seconds."""
+    """Starts the processes of a run by forking, which takes milliseconds; torchrun itself takes
+    seconds."""
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
         self.fork_server = fork_server
@@ -33,10 +34,13 @@ class Launcher:
         return config_file(self.folder, KEYS | {"data.corpus": self.corpus} | keys)
 
     def start(self, n: int, *arguments: str, attempt: int = 0) -> list[Program]:
-        """Start `n` processes of a program, for the first time or, as torchrun does after a failure, again."""
+        """Start `n` processes of a program, for the first time or, as torchrun does after a
+        failure, again."""
         environment = self.environment(n, attempt) if n > 1 else {}
         programs = [
-            self.fork_server.start(list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+            self.fork_server.start(
+                list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            )
             for rank in range(n)
         ]
         self.started += programs
@@ -56,12 +60,19 @@ class Launcher:
 
     def new_store(self) -> int:
         """The port of a new store, as torchrun has one."""
-        self.stores.append(dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60)))
+        self.stores.append(
+            dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
+        )
         return self.stores[-1].port
 
     def start_long(self, *program: str) -> list[Program]:
-        """Start a run of two processes without end, which saves all the time. Waits for its second checkpoint."""
-        keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
+        """Start a run of two processes without end, which saves all the time. Waits for its second
+        checkpoint."""
+        keys = {
+            "training__max_steps": 1_000_000,
+            "checkpoint__every_seconds": 0.3,
+            "training__evaluations": 1,
+        }
         programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
         self.until("logs/mlm/*/checkpoints/previous.safetensors")
         return programs
@@ -93,6 +104,7 @@ def launcher(fork_server: ForkServer, tmp_path: Path, corpus_file: Path) -> Iter
     launched = Launcher(fork_server, tmp_path, corpus_file)
     yield launched
     for program in launched.started:
-        with suppress(ProcessLookupError):  # a test may have ended the parent, which would have reported the end
+        # a test may have ended the parent, which would have reported the end
+        with suppress(ProcessLookupError):
             if program.poll() is None:
                 os.kill(program.pid, 9)

@@ -1,4 +1,5 @@
-"""Runs experiment.py with a fault in the last process: `python tests/distributed/faulty.py FAULT ARGUMENTS`.
+"""Runs experiment.py with a fault in the last process: `python tests/distributed/faulty.py FAULT
+ARGUMENTS`.
 
 A lost process is given up after seconds instead of most of a minute.
 """

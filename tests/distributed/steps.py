@@ -1,6 +1,7 @@
 """Steps of several processes.
 
-`python tests/distributed/steps.py gradients|muon|weights|memory CONFIG OUT`, or `not_finite CONFIG`.
+`python tests/distributed/steps.py gradients|muon|weights|memory CONFIG OUT`, or `not_finite
+CONFIG`.
 """
 
 import hashlib
@@ -45,13 +46,17 @@ def gradients(config: str, out: str) -> None:
     with connected(config) as (group, configs):
         model, update = configs.network, configs.update
         weights = all_whole(model)
-        for name, _ in model.named_parameters():  # tables begin at zero, where nothing depends on them
+        # tables begin at zero, where nothing depends on them
+        for name, _ in model.named_parameters():
             noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
             weights[name] = weights[name] + 0.02 * noise
         load_whole(model, weights)
         batches = configs.step.draw(Stage(1.0, 64, 0.15))
         counts = update.objective.counts(batches)
-        outcomes = [update.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
+        outcomes = [
+            update.forward_backward(batch, counts, is_last=batch is batches[-1])
+            for batch in batches
+        ]
         loss = update.summed([outcome.sums for outcome in outcomes])["loss_sum"]
         found = {
             name: parameter.grad.to_dense() if parameter.grad.is_sparse else whole(parameter.grad)
@@ -68,7 +73,9 @@ def muon(config: str, out: str) -> None:
         model, (_, optimizer, *_) = configs.network, configs.update.optimizers
         for i in range(2):
             for j, matrix in enumerate(optimizer.param_groups[0]["params"]):
-                gradient = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(100 * i + j))
+                gradient = torch.randn(
+                    matrix.shape, generator=torch.Generator().manual_seed(100 * i + j)
+                )
                 matrix.grad = sharded_like(gradient, matrix)
             n_bytes = new_memory(optimizer.step)
         weights = all_whole(model)
@@ -77,7 +84,8 @@ def muon(config: str, out: str) -> None:
 
 
 class NewTensors(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations make, whichever thread frees them; `peak` is the largest sum."""
+    """Counts the bytes of the tensors that operations make, whichever thread frees them; `peak` is
+    the largest sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,12 +94,18 @@ class NewTensors(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         result = function(*arguments, **(keywords or {}))
         given, found = (
-            {id(s): s for each in tree_leaves(tree) if isinstance(each, torch.Tensor) for s in [each.untyped_storage()]}
+            {
+                id(s): s
+                for each in tree_leaves(tree)
+                if isinstance(each, torch.Tensor)
+                for s in [each.untyped_storage()]
+            }
             for tree in ([arguments, keywords], result)
         )
         for storage in (storage for key, storage in found.items() if key not in given):
             self.live[storage] = None
-        self.peak = max(self.peak, sum(storage.nbytes() for storage in self.live))  # FSDP empties those that it keeps
+        # FSDP empties those that it keeps
+        self.peak = max(self.peak, sum(storage.nbytes() for storage in self.live))
         return result
 
 
@@ -111,8 +125,8 @@ def weights(config: str, out: str) -> None:
 
 
 def memory(config: str, out: str) -> None:
-    """Write the new memory of building the model and of saving a checkpoint, in bytes, the tensors that the checkpoint
-    must hold, and the checkpoint beside them."""
+    """Write the new memory of building the model and of saving a checkpoint, in bytes, the tensors
+    that the checkpoint must hold, and the checkpoint beside them."""
     with connected(config) as (group, configs):
         n_built = new_memory(lambda: configs.network)
         assert all(map(is_sharded, configs.network.parameters()))
@@ -141,7 +155,8 @@ def not_finite(config: str) -> None:
     """
     with connected(config) as (group, configs):
         update, skipped = configs.update, 0
-        update.reading_synchronizes = True  # as on a GPU, where the optimizers themselves skip the step
+        # as on a GPU, where the optimizers themselves skip the step
+        update.reading_synchronizes = True
         finite = update.objective.outcome
         for i in range(5):
             is_broken = i == 2 and group.rank == group.n - 1
@@ -160,7 +175,9 @@ def not_finite(config: str) -> None:
 
 def broken(outcome_of, model, batch):
     outcome = outcome_of(model, batch)
-    return outcome._replace(sums={name: total * float("nan") for name, total in outcome.sums.items()})
+    return outcome._replace(
+        sums={name: total * float("nan") for name, total in outcome.sums.items()}
+    )
 
 
 if __name__ == "__main__":

@@ -31,10 +31,13 @@ def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher,
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_muon_in_chunks_gives_the_update_of_one_process(launcher, tmp_path, parallel):
-    """Neither the matrices of a shape nor their rows can be divided evenly by the number of processes."""
+    """Neither the matrices of a shape nor their rows can be divided evenly by the number of
+    processes."""
     n, n_layers, d_model, d_ff = 3, 10, 64, 80
     sizes = {"model__n_layers": n_layers, "model__d_model": d_model, "model__d_ff": d_ff}
-    config = launcher.config(training__parallel=parallel, training__chars_per_step=3 * 1024, **sizes)
+    config = launcher.config(
+        training__parallel=parallel, training__chars_per_step=3 * 1024, **sizes
+    )
     steps.muon(config, str(tmp_path / "1.pt"))
     launcher.run(n, steps.__file__, "muon", config, str(tmp_path / "n.pt"))
     (one, _), (several, n_bytes) = (torch.load(tmp_path / name) for name in ("1.pt", "n.pt"))
@@ -46,7 +49,9 @@ def test_muon_in_chunks_gives_the_update_of_one_process(launcher, tmp_path, para
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher, parallel):
-    outputs = launcher.run(2, steps.__file__, "not_finite", launcher.config(training__parallel=parallel))
+    outputs = launcher.run(
+        2, steps.__file__, "not_finite", launcher.config(training__parallel=parallel)
+    )
     (digest, skipped), (other, _) = (output.splitlines()[-1].split() for output in outputs)
     assert digest == other
     assert skipped == "1"
@@ -67,7 +72,13 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tr
     one = train(**KEYS | keys, data__corpus=launcher.corpus).run
     two = launcher.only_run()  # one run, not one per process
     for row, other in zip(one.metrics(), two.metrics(), strict=True):
-        for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):
+        for name in (
+            "loss.train",
+            "loss.valid",
+            "loss.valid_at_seq_len",
+            "grad_norm",
+            "accuracy.train",
+        ):
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
         assert (other["step"], other["chars"]) == (row["step"], row["chars"])
         assert "exchanging" not in row

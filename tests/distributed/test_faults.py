@@ -1,4 +1,5 @@
-"""Processes that are killed, that hang, that load something else than the others, or whose disk is full."""
+"""Processes that are killed, that hang, that load something else than the others, or whose disk is
+full."""
 
 import os
 import re
@@ -15,10 +16,14 @@ from tests.distributed.conftest import Launcher
 from training.checkpoint import load_checkpoint, load_last
 
 PROGRAM = "tests/distributed/faulty.py"
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="limits a program that runs: Linux only"
+)
 
 
-def check_errors(launcher: Launcher, fault: str, codes: list[int], *patterns: str, **keys: object) -> None:
+def check_errors(
+    launcher: Launcher, fault: str, codes: list[int], *patterns: str, **keys: object
+) -> None:
     """The exit codes and the errors of two processes, of which the second has a fault."""
     programs = launcher.start(2, PROGRAM, fault, "--config", launcher.config(**keys))
     assert [program.wait(120) for program in programs] == codes
@@ -26,7 +31,9 @@ def check_errors(launcher: Launcher, fault: str, codes: list[int], *patterns: st
         assert re.fullmatch(pattern, program.stderr.read())
 
 
-@pytest.mark.parametrize(("number", "lost"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)])
+@pytest.mark.parametrize(
+    ("number", "lost"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)]
+)
 def test_when_a_process_is_lost_the_others_end(launcher, number, lost):
     programs = launcher.start_long(PROGRAM, "none")
     os.kill(programs[lost].pid, number)
@@ -60,10 +67,19 @@ def test_others_wait_while_one_process_compiles_or_saves(launcher):
 
 
 DIFFERS = "faulty.py: process 1 differs from process 0: its"
-ERRORS = {  # exit codes, and a line per process; the first process alone reports what all have found
+# exit codes, and a line per process; the first process alone reports what all have found
+ERRORS = {
     "hang": ([1, 1], f"faulty.py: stopped: {HANGS}\n", f"stopped: {LOST}\n"),
-    "checkpoint": ([1, 2], f"faulty.py: stopped: {LOST}\n", "faulty.py: process 1: .*no checkpoint.*\n"),
-    "memory": ([1, 1], f"faulty.py: stopped: {LOST}\n", "faulty.py: process 1: .*out of memory.*\n"),
+    "checkpoint": (
+        [1, 2],
+        f"faulty.py: stopped: {LOST}\n",
+        "faulty.py: process 1: .*no checkpoint.*\n",
+    ),
+    "memory": (
+        [1, 1],
+        f"faulty.py: stopped: {LOST}\n",
+        "faulty.py: process 1: .*out of memory.*\n",
+    ),
     "key": ([2, 2], f"{DIFFERS} seed is 5, not 0\n", ""),
     # Of the same characters: without the check it would train to the end.
     "text": ([2, 2], f"{DIFFERS} text is [0-9a-f]{{64}}, not [0-9a-f]{{64}}\n", ""),
@@ -79,7 +95,9 @@ def test_a_fault_of_one_process_ends_all_and_is_named(launcher, fault):
 
 def test_a_batch_that_cannot_be_divided_is_refused_by_one_line(launcher):
     line = "faulty.py: .*is not a multiple of seq_len=1024 times 2 processes\n"
-    check_errors(launcher, "none", [2, 2], line, "", training__stages=[{"until": 1.0, "seq_len": 1024}])
+    check_errors(
+        launcher, "none", [2, 2], line, "", training__stages=[{"until": 1.0, "seq_len": 1024}]
+    )
 
 
 def test_a_process_without_the_text_is_named(launcher, shakespeare):
@@ -89,12 +107,16 @@ def test_a_process_without_the_text_is_named(launcher, shakespeare):
 
 
 @on_linux
-@pytest.mark.parametrize(("parallel", "rank", "named"), [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")])
+@pytest.mark.parametrize(
+    ("parallel", "rank", "named"), [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")]
+)
 def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel, rank, named):
-    """A limit on the size of its files stands for the disk. Training continues until it has to save its last state."""
+    """A limit on the size of its files stands for the disk. Training continues until it has to save
+    its last state."""
     programs = launcher.start_long("experiment.py", f"training.parallel={parallel}")
     run = launcher.only_run()
-    resource.prlimit(programs[rank].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # small files only
+    # small files only
+    resource.prlimit(programs[rank].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     read = []
     while not read or "cannot write the checkpoint" not in read[-1]:
         read.append(programs[0].stdout.readline())
@@ -111,12 +133,21 @@ def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel,
 
 
 @pytest.mark.parametrize("n_evaluations", [1, 3])
-def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluation_or_an_error(launcher, n_evaluations):
-    keys = {"training__parallel": "fsdp", "training__max_steps": 30, "training__evaluations": n_evaluations}
+def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluation_or_an_error(
+    launcher, n_evaluations
+):
+    keys = {
+        "training__parallel": "fsdp",
+        "training__max_steps": 30,
+        "training__evaluations": n_evaluations,
+    }
     programs = launcher.start(2, PROGRAM, "full disk once", "--config", launcher.config(**keys))
     is_tried_again = n_evaluations > 1
     assert [program.wait(120) for program in programs] == [0 if is_tried_again else 1, 0]
-    assert "cannot write the best weights; will try again (process 1: No space" in programs[0].stdout.read()
+    assert (
+        "cannot write the best weights; will try again (process 1: No space"
+        in programs[0].stdout.read()
+    )
     assert ("the best weights could not be written" in programs[0].stderr.read()) != is_tried_again
     run = launcher.only_run()
     assert load_last(run.checkpoints).state["step"] == 30
@@ -128,7 +159,8 @@ def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluatio
 @on_linux
 @pytest.mark.slow
 def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher, monkeypatch, tmp_path):
-    """All processes train without it, and the first one says why. Only the second one compiles, with no room at all."""
+    """All processes train without it, and the first one says why. Only the second one compiles,
+    with no room at all."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "compiled"))
     config = launcher.config(training__compile=True, training__max_steps=4, model__n_layers=1)
     output, _ = launcher.run(2, PROGRAM, "full disk", "--config", config)

@@ -1,4 +1,5 @@
-"""A run continues with the same number of processes bit for bit, and with another one on the same data."""
+"""A run continues with the same number of processes bit for bit, and with another one on the same
+data."""
 
 import os
 import signal
@@ -15,7 +16,8 @@ from training.checkpoint import load_weights
 
 
 def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
-    """The weights of a run in `parts`: the number of processes, the last step, and training.parallel of each."""
+    """The weights of a run in `parts`: the number of processes, the last step, and
+    training.parallel of each."""
     launcher.folder.mkdir()
     arguments = ["--config", launcher.config(**ONE_STAGE, **keys)]
     for n, steps, parallel in parts:
@@ -42,23 +44,34 @@ def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
 
 
 def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
-    """Another number of them, or with other shards. Without dropout, the result is that of one process up to rounding.
+    """Another number of them, or with other shards. Without dropout, the result is that of one
+    process up to rounding.
 
     Checkpoints hold whole tensors, so what one way to train saves, each way can load.
     """
     one = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=8).run
     launcher.folder = tmp_path / "mixed"
     mixed = trained(launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")])
-    torch.testing.assert_close(mixed, load_weights(one.checkpoints / "last.safetensors"), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        mixed, load_weights(one.checkpoints / "last.safetensors"), rtol=0, atol=1e-4
+    )
 
 
 def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path, train):
-    old = str(train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run.path)
+    old = str(
+        train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run.path
+    )
     found = []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
-        keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
+        keys = [
+            f"logs={tmp_path / parallel / 'logs'}",
+            "training.max_steps=4",
+            f"training.parallel={parallel}",
+        ]
         launcher.run(n, "experiment.py", "--init-from", old, *keys)
-        found.append(load_weights(only_run(tmp_path / parallel / "logs").checkpoints / "last.safetensors"))
+        found.append(
+            load_weights(only_run(tmp_path / parallel / "logs").checkpoints / "last.safetensors")
+        )
     torch.testing.assert_close(*found, rtol=0, atol=1e-4)
 
 
@@ -75,7 +88,9 @@ def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
 
 
 def test_a_restart_continues_the_run(launcher):
-    config = launcher.config(training__max_steps=60, checkpoint__every_seconds=0.1, training__evaluations=1)
+    config = launcher.config(
+        training__max_steps=60, checkpoint__every_seconds=0.1, training__evaluations=1
+    )
     programs = launcher.start(2, "experiment.py", "--config", config)
     launcher.until("logs/mlm/*/checkpoints/last.safetensors")
     os.kill(programs[1].pid, signal.SIGKILL)

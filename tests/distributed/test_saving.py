@@ -1,4 +1,5 @@
-"""With `training.parallel=fsdp`, no process has the whole model, and a checkpoint has what all have together."""
+"""With `training.parallel=fsdp`, no process has the whole model, and a checkpoint has what all have
+together."""
 
 import pytest
 import torch
@@ -40,9 +41,13 @@ def test_a_sharded_model_starts_with_the_weights_that_one_process_has(launcher, 
 def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):
     """Those at the end of the file, which would be shorter. Nothing is left of it."""
     is_first, content_of = iter([True]), saving.content_of  # the first call is that of the writing
-    monkeypatch.setattr(saving, "content_of", lambda each: content_of(each[:3] if next(is_first, False) else each))
+    monkeypatch.setattr(
+        saving, "content_of", lambda each: content_of(each[:3] if next(is_first, False) else each)
+    )
     monkeypatch.setattr(saving, "is_sharded", lambda tensor: True)
     monkeypatch.setattr(saving, "rows_of", lambda tensor: slice(0, 4))
     with pytest.raises(OSError, match="rows of process 0 are missing"):
-        saving.save_together(Content.of({"weight": torch.ones(4, 3)}, {}), Processes(), tmp_path / "run" / "file")
+        saving.save_together(
+            Content.of({"weight": torch.ones(4, 3)}, {}), Processes(), tmp_path / "run" / "file"
+        )
     assert list((tmp_path / "run").iterdir()) == []

@@ -19,7 +19,8 @@ PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
 RECORDED, TEXTS = ROOT / "benchmarks" / "results", "amd-epyc-2-cores/large_text"
 SPEED, KINDS = "characters per second", ("characters", "bpe:8192")
 H200 = 989e12  # operations per second
-MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]  # layers, d_model, d_ff, window
+# layers, d_model, d_ff, window
+MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]
 
 
 def recorded(name: str, row: str, column: str) -> float:
@@ -42,26 +43,45 @@ def says(*figures: str) -> None:
 def test_operations():
     layer, length = Layer(64, 2, 96, dropout=0.0, is_first=False).to("meta"), 32
     x = torch.zeros(1, length, 64, device="meta", requires_grad=True)
-    with FlopCounterMode(display=False) as counted, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+    with (
+        FlopCounterMode(display=False) as counted,
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+    ):
         layer(x, *rotary_table(length, 32, x.device)).sum().backward()
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
 
 
 def test_hours():
     per_char = [operations(*shape) for shape in MODELS]
-    rate = recorded("amd-epyc-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
+    rate = (
+        recorded("amd-epyc-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED)
+        * per_char[0]
+    )
     says(f"{rate / 1e9:.0f} billion operations per second")
-    for n, unit, name in zip(per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
+    for n, unit, name in zip(
+        per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True
+    ):
         low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
         row = f"| {n / 1e6:,.0f} M | {1e9 * n / rate / 3_600:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
-        says(row + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours")
+        says(
+            row
+            + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours"
+        )
     says(f"{3.57e6 * per_char[0] / H200:.0%} on an H200 (3.57 million characters per second")
-    slow, fast = (recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256))
-    for n, digits, model in ((per_char[0], 1, "H200s with the preset"), (per_char[-1], 0, "with the largest model")):
+    slow, fast = (
+        recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256)
+    )
+    for n, digits, model in (
+        (per_char[0], 1, "H200s with the preset"),
+        (per_char[-1], 0, "with the largest model"),
+    ):
         says(f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}")
     says(f"{1e12 / fast / 3_600:.0f} hours, whatever the model")
     step = 32_768 * per_char[-1] / H200
-    says(f"in {8 * weights(*MODELS[-1]) / 50e9:.2f} s", f"{step / 0.3:.1f} to {step / 0.1:.1f} s there")
+    says(
+        f"in {8 * weights(*MODELS[-1]) / 50e9:.2f} s",
+        f"{step / 0.3:.1f} to {step / 0.1:.1f} s there",
+    )
 
 
 def test_memory(tmp_path):
@@ -71,20 +91,37 @@ def test_memory(tmp_path):
     matrices = muon.param_groups[0]["params"]
     for matrix in c.network.parameters():
         matrix.grad = torch.ones_like(matrix)
-    n, n_others = (sum(p.numel() for group in each.param_groups for p in group["params"]) for each in (muon, adamw))
-    kept = [*matrices, *(m.grad for m in matrices), *(muon.state[m]["momentum_buffer"] for m in matrices)]
+    n, n_others = (
+        sum(p.numel() for group in each.param_groups for p in group["params"])
+        for each in (muon, adamw)
+    )
+    kept = [
+        *matrices,
+        *(m.grad for m in matrices),
+        *(muon.state[m]["momentum_buffer"] for m in matrices),
+    ]
     without_undo = new_memory(muon.step)
     undo = new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - without_undo
     assert sum(each.nbytes for each in kept) == 12 * n
     assert undo < matrices[0].nbytes  # no copy
     sizes = ["12 bytes"] + [f"{12 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
-    says(" | ".join(sizes), " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]))
-    says(f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB", f"({12 * 100 / 64:.0f} GB each on 64 devices)")
+    says(
+        " | ".join(sizes),
+        " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]),
+    )
+    says(
+        f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB",
+        f"({12 * 100 / 64:.0f} GB each on 64 devices)",
+    )
     Content.of(c.network.state_dict(), c.trainer.state_dict()).save(tmp_path / "last")
     assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
-    says(f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter")
+    says(
+        f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter"
+    )
     gpu = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})
-    says(f"which is {8 * gpu['model.ngram_rows'] * gpu['model.d_model'] / 1e9:.1f} GB for the preset `gpu`")
+    says(
+        f"which is {8 * gpu['model.ngram_rows'] * gpu['model.d_model'] / 1e9:.1f} GB for the preset `gpu`"
+    )
 
 
 def test_storage_and_conversion():

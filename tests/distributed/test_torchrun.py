@@ -46,22 +46,37 @@ COMMANDS = {  # of Slurm: two machines, of which each has one device
 
 
 @pytest.mark.slow
-def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost(launcher, tmp_path, monkeypatch):
+def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost(
+    launcher, tmp_path, monkeypatch
+):
     page = (ROOT / "docs" / "devices.md").read_text()
-    config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3, training__evaluations=1)
+    config = launcher.config(
+        training__max_steps=1_000_000, checkpoint__every_seconds=0.3, training__evaluations=1
+    )
     for name, command in COMMANDS.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/"))
+        (tmp_path / name).write_text(
+            f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/")
+        )
         (tmp_path / name).chmod(0o755)
     script = page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config)
-    (tmp_path / "run.sh").write_text(script.replace("experiment.py", "-m tests.distributed.faulty restart"))
+    (tmp_path / "run.sh").write_text(
+        script.replace("experiment.py", "-m tests.distributed.faulty restart")
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PORT", str(free.getsockname()[1]))
-    for name, value in {"JOB_ID": "7", "NNODES": "2", "GPUS_ON_NODE": "1", "JOB_NODELIST": "a,b"}.items():
+    for name, value in {
+        "JOB_ID": "7",
+        "NNODES": "2",
+        "GPUS_ON_NODE": "1",
+        "JOB_NODELIST": "a,b",
+    }.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with open(tmp_path / "output", "w") as output:
-        script = subprocess.Popen(["bash", "run.sh"], cwd=tmp_path, stdout=output, start_new_session=True)
+        script = subprocess.Popen(
+            ["bash", "run.sh"], cwd=tmp_path, stdout=output, start_new_session=True
+        )
     try:
         until(lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")), 120)
         os.kill(int((tmp_path / "lost").read_text()), signal.SIGKILL)
@@ -84,7 +99,8 @@ def test_every_torchrun_command_has_an_identity_that_restarts_keep(started, laun
     first = meeting.torchrun_id()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert meeting.torchrun_id() == first
-    monkeypatch.setenv("MASTER_PORT", str(launcher.new_store()))  # another command with the same --rdzv-id
+    # another command with the same --rdzv-id
+    monkeypatch.setenv("MASTER_PORT", str(launcher.new_store()))
     assert meeting.torchrun_id() != first
 
 
@@ -109,7 +125,13 @@ def test_too_few_gpus_and_several_seeds_are_refused(started, monkeypatch):
         parse(["--seeds", "2"])
 
 
-SIZES = {"model.d_model": 64, "model.n_layers": 64, "model.d_ff": 16, "training.chars_per_step": 1024}  # 17 MiB
+# 17 MiB
+SIZES = {
+    "model.d_model": 64,
+    "model.n_layers": 64,
+    "model.d_ff": 16,
+    "training.chars_per_step": 1024,
+}
 BATCH = {"training.chars_per_step": 65_536}  # 17 MiB of activations
 
 
@@ -118,7 +140,9 @@ BATCH = {"training.chars_per_step": 65_536}  # 17 MiB of activations
     [(SIZES, True), (SIZES | {"training.parallel": "fsdp"}, False), (BATCH, False)],
     ids=["a whole model per process", "a sharded model", "a shared batch"],
 )
-def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(started, monkeypatch, keys, is_too_much):
+def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(
+    started, monkeypatch, keys, is_too_much
+):
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 8 * 2**20)
     values = TINY | {"training.max_steps": 1} | keys
     with pytest.raises(ConfigError, match="of memory") if is_too_much else nullcontext():

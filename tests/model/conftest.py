@@ -22,7 +22,9 @@ def small_model(**sizes: Any) -> MaskedLanguageModel:
     """A model whose output projections and tables are not zero, as if it had been trained."""
     torch.manual_seed(0)
     model = MaskedLanguageModel(
-        ModernEncoder(**{"n_tokens": 30, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 16, **sizes})
+        ModernEncoder(
+            **{"n_tokens": 30, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 16, **sizes}
+        )
     )
     for name, parameter in model.named_parameters():
         if name.endswith(("output.weight", "table.weight")):

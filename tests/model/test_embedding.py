@@ -24,7 +24,8 @@ def test_rows_and_gradients_are_those_of_pytorchs_embedding(shape):
 
 
 def test_the_gradient_of_few_tokens_that_occur_often_repeats_bit_for_bit():
-    """On CUDA, PyTorch adds such gradients in the order in which threads arrive, unless it is told not to."""
+    """On CUDA, PyTorch adds such gradients in the order in which threads arrive, unless it is told
+    not to."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     embedding, tokens = Embedding(67, 256).to(device), torch.randint(67, (16_384,), device=device)
     tokens[::3] = 66  # as [MASK]
@@ -34,11 +35,13 @@ def test_the_gradient_of_few_tokens_that_occur_often_repeats_bit_for_bit():
         embedding(tokens).backward(gradient)
         found.append(embedding.weight.grad)
     assert all(torch.equal(each, found[0]) for each in found)
-    assert not torch.are_deterministic_algorithms_enabled()  # other operations keep their faster kernels
+    # other operations keep their faster kernels
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_negative_id_is_refused():
-    """An ignored label that leaks into the inputs must not count as a token from the end of the table."""
+    """An ignored label that leaks into the inputs must not count as a token from the end of the
+    table."""
     with pytest.raises(IndexError):
         Embedding(11, 4)(torch.tensor([3, -1]))
 

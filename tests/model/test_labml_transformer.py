@@ -15,16 +15,22 @@ def model() -> LabmlTransformer:
 
 
 def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision", Mock())  # labml_nn imports it; the real one needs a CUDA build
+    # labml_nn imports it; the real one needs a CUDA build
+    monkeypatch.setitem(sys.modules, "torchvision", Mock())
     annotated = importlib.import_module("labml_nn.transformers.mlm.experiment")
-    original = annotated.TransformerMLM(encoder=model.encoder, src_embed=model.src_embed, generator=model.generator)
+    original = annotated.TransformerMLM(
+        encoder=model.encoder, src_embed=model.src_embed, generator=model.generator
+    )
     expected, _ = original(INPUTS.t())  # sequence first
     assert torch.equal(model(INPUTS), expected.transpose(0, 1).flatten(0, 1))
     positions = torch.tensor([5, 44])
-    assert torch.allclose(model(INPUTS, positions), expected.transpose(0, 1).flatten(0, 1)[positions], atol=1e-6)
+    assert torch.allclose(
+        model(INPUTS, positions), expected.transpose(0, 1).flatten(0, 1)[positions], atol=1e-6
+    )
 
 
 def test_it_is_the_annotated_experiments_architecture(model):
     assert [type(layer).__name__ for layer in model.encoder.layers] == ["TransformerLayer"] * 2
     assert type(model.src_embed).__name__ == "EmbeddingsWithPositionalEncoding"
-    assert model.encoder.layers[0].dropout.p == 0.0  # Folio's default; the preset `annotated` sets 0.1
+    # Folio's default; the preset `annotated` sets 0.1
+    assert model.encoder.layers[0].dropout.p == 0.0

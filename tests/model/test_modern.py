@@ -14,7 +14,8 @@ def model() -> MaskedLanguageModel:
 
 @pytest.mark.parametrize("changed", [0, 9, 11, 19])
 def test_the_model_is_bidirectional(model, changed: int):
-    """Changing a character on either side of a position changes its logits, but not those of other windows."""
+    """Changing a character on either side of a position changes its logits, but not those of other
+    windows."""
     other = INPUTS.clone()
     other[0, changed] = (other[0, changed] + 1) % 30
     before, after = (model(inputs, torch.tensor([10, 30, 50])) for inputs in (INPUTS, other))
@@ -58,7 +59,9 @@ def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little
 
 def test_new_layers_are_the_identity_and_have_no_bias():
     encoder = ModernEncoder(n_tokens=30, d_model=32, n_layers=3, n_heads=4, d_ff=48)
-    assert torch.equal(encoder(INPUTS), encoder.final_norm(encoder.embedding_norm(encoder.embedding(INPUTS))))
+    assert torch.equal(
+        encoder(INPUTS), encoder.final_norm(encoder.embedding_norm(encoder.embedding(INPUTS)))
+    )
     biases = [name for name, _ in MaskedLanguageModel(encoder).named_parameters() if "bias" in name]
     assert biases == ["decoder_bias"]
 

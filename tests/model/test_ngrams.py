@@ -10,12 +10,16 @@ INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed
 
 def embedding(ngrams=NGRAMS, n_rows: int = 1_000, n_parts: int = 1) -> NgramEmbedding:
     """With rows that differ from each other, as if it had been trained."""
-    module = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows, n_parts=n_parts)
+    module = NgramEmbedding(
+        n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows, n_parts=n_parts
+    )
     torch.nn.init.normal_(module.table.weight, generator=torch.Generator().manual_seed(1))
     return module
 
 
-@pytest.mark.parametrize(("n_rows", "n_parts"), [(1, 1), (10, 1), (1_000, 1), (2**20, 1), (1_000, 2)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_parts"), [(1, 1), (10, 1), (1_000, 1), (2**20, 1), (1_000, 2)]
+)
 def test_the_vectors_are_those_of_a_plain_loop(n_rows: int, n_parts: int):
     """Windows that contain [MASK]; the symbol after the last token lies beyond their borders."""
     inputs = INPUTS.clone()
@@ -42,7 +46,9 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows: int, n_parts: int):
 def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
     n_rows = 1_000
     module = NgramEmbedding(n_tokens=n_tokens, d_model=2, ngrams=NGRAMS, n_rows=n_rows)
-    rows = module.rows(torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0)))
+    rows = module.rows(
+        torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0))
+    )
     counts = rows[:, 4:-4].flatten().bincount(minlength=n_rows)
     assert len(counts) == n_rows
     assert counts.min() > 0
@@ -50,7 +56,8 @@ def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
 
 
 def test_few_ngrams_share_a_row_if_there_are_many_rows():
-    pairs = torch.cartesian_prod(torch.arange(N_TOKENS), torch.arange(N_TOKENS))  # every bigram, each in a window
+    # every bigram, each in a window
+    pairs = torch.cartesian_prod(torch.arange(N_TOKENS), torch.arange(N_TOKENS))
     for n_rows, n_distinct in ((10**6, 0.99 * N_TOKENS**2), (100, 99)):
         for ngram, column in (((-2, -1), 2), ((1, 2), 0)):
             rows = embedding([ngram], n_rows).rows(torch.cat([pairs, pairs[:, :1]], dim=1))
@@ -74,13 +81,19 @@ def test_a_table_of_zeros_changes_nothing():
     plain = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8)
     torch.manual_seed(0)
     ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=NGRAMS, n_rows=100)
-    with_table = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8, ngrams=ngrams)
+    with_table = ModernEncoder(
+        n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8, ngrams=ngrams
+    )
     assert torch.equal(plain(INPUTS), with_table(INPUTS))
 
 
 @pytest.mark.parametrize("n_parts", [1, 2])
-@pytest.mark.parametrize(("sparse", "dropout", "n_rows"), [(True, 0.0, 20), (True, 0.5, 1_000), (False, 0.5, 1_000)])
-def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(sparse, dropout, n_rows, n_parts):
+@pytest.mark.parametrize(
+    ("sparse", "dropout", "n_rows"), [(True, 0.0, 20), (True, 0.5, 1_000), (False, 0.5, 1_000)]
+)
+def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
+    sparse, dropout, n_rows, n_parts
+):
     module = embedding(n_rows=n_rows, n_parts=n_parts)
     module.table.sparse, module.dropout = sparse, dropout
     target = torch.randn(3, 9, 4, generator=torch.Generator().manual_seed(2))
@@ -97,6 +110,9 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     gradient = module.table.weight.grad
     assert torch.allclose(gradient.to_dense(), table.grad, atol=1e-5)
     assert gradient.is_sparse == sparse
-    assert not sparse or gradient._nnz() == len(module.rows(INPUTS).unique())  # whatever the size of the table
+    # whatever the size of the table
+    assert not sparse or gradient._nnz() == len(module.rows(INPUTS).unique())
     assert (weights == 0).any() == bool(dropout)
-    assert torch.allclose(module.eval()(INPUTS), embedding(n_rows=n_rows, n_parts=n_parts)(INPUTS), atol=1e-5)
+    assert torch.allclose(
+        module.eval()(INPUTS), embedding(n_rows=n_rows, n_parts=n_parts)(INPUTS), atol=1e-5
+    )

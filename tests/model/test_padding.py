@@ -65,15 +65,24 @@ def test_nor_the_gradients(model):
     targets = [(text * 3 + 1) % N_TOKENS for text in TEXTS]
     logits = model(IDS, attention_mask=MASK).view(*IDS.shape, -1)
     padded = gradients(
-        model, [F.cross_entropy(row[: len(t)], t, reduction="sum") for row, t in zip(logits, targets, strict=True)]
+        model,
+        [
+            F.cross_entropy(row[: len(t)], t, reduction="sum")
+            for row, t in zip(logits, targets, strict=True)
+        ],
     )
     alone = gradients(
-        model, [F.cross_entropy(model(x[None]), t, reduction="sum") for x, t in zip(TEXTS, targets, strict=True)]
+        model,
+        [
+            F.cross_entropy(model(x[None]), t, reduction="sum")
+            for x, t in zip(TEXTS, targets, strict=True)
+        ],
     )
     assert padded.keys() == alone.keys()
     for name, gradient in alone.items():
         if gradient.is_sparse:
             assert padded[name].is_sparse
-            # The optimizer updates the rows that are listed, so padding must not list any of its own.
+            # The optimizer updates the rows that are listed, so padding must not list any of its
+            # own.
             assert padded[name].coalesce().indices().equal(gradient.coalesce().indices())
         assert torch.allclose(padded[name].to_dense(), gradient.to_dense(), atol=1e-12)

@@ -25,12 +25,14 @@ def shapes(speed: float, n: int = 4) -> list[Shape]:
     """Shapes whose speed falls with their weights."""
     weights = [10_000 * 4**i for i in range(n)]
     return [
-        Shape(shape_keys(*size), w, speed / 2**i) for i, (size, w) in enumerate(zip(SIZES[:n], weights, strict=True))
+        Shape(shape_keys(*size), w, speed / 2**i)
+        for i, (size, w) in enumerate(zip(SIZES[:n], weights, strict=True))
     ]
 
 
 @pytest.mark.parametrize(
-    ("speed", "seconds"), [(80_000, 60), (25_000, 60), (80_000, 360), (300_000, 60), (5_000_000, 600), (30_000, 3_600)]
+    ("speed", "seconds"),
+    [(80_000, 60), (25_000, 60), (80_000, 360), (300_000, 60), (5_000_000, 600), (30_000, 3_600)],
 )
 def test_a_ladder_takes_its_time(speed, seconds):
     found = rungs(shapes(speed), seconds, STEP, READ)
@@ -96,9 +98,14 @@ def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough():
         return int(re.findall(r"\d+", str(refused.value))[0])
 
     least = least_seconds()
-    assert len(rungs(shapes(20_000), least_seconds(is_compiled=True), STEP, READ, is_compiled=True)) == MIN_RUNS
+    assert (
+        len(rungs(shapes(20_000), least_seconds(is_compiled=True), STEP, READ, is_compiled=True))
+        == MIN_RUNS
+    )
     assert len(rungs(shapes(20_000), least, STEP, READ)) == MIN_RUNS
-    assert rungs(shapes(20_000), least + 10, STEP, READ, spent=10) == rungs(shapes(20_000), least, STEP, READ)
+    assert rungs(shapes(20_000), least + 10, STEP, READ, spent=10) == rungs(
+        shapes(20_000), least, STEP, READ
+    )
     with pytest.raises(ValueError, match=f"a ladder needs about {least + 10} s"):
         rungs(shapes(20_000), least, STEP, READ, spent=10)
 

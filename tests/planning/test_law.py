@@ -13,10 +13,13 @@ from tests.conftest import one_line
 SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
 LADDER = list(product(SIZES, LENGTHS))
 FLOOR, NOISE, REPEATS = 0.03, 0.02, 10.0
-A, S, B, C, SIZE_UNIT, LENGTH_UNIT = 0.5, 0.3, 1.4, 0.5, 40_000, 1_000_000  # exponents, and a size and a length
+# exponents, and a size and a length
+A, S, B, C, SIZE_UNIT, LENGTH_UNIT = 0.5, 0.3, 1.4, 0.5, 40_000, 1_000_000
 
 
-def planted(n_weights: float, n_chars: float, n_text: float = FRESH, repeats: float = REPEATS) -> float:
+def planted(
+    n_weights: float, n_chars: float, n_text: float = FRESH, repeats: float = REPEATS
+) -> float:
     """The loss by a law that the fit does not know."""
     trained = n_chars
     if n_chars > n_text:
@@ -28,7 +31,10 @@ def planted(n_weights: float, n_chars: float, n_text: float = FRESH, repeats: fl
 def ladder(noise: float = NOISE, n_text: float = FRESH, seed: int = 0) -> list[Run]:
     random = np.random.default_rng(seed)
     return [
-        Run(n, d, FLOOR + (planted(n, d, n_text) - FLOOR) * np.exp(noise * random.standard_normal())) for n, d in LADDER
+        Run(
+            n, d, FLOOR + (planted(n, d, n_text) - FLOOR) * np.exp(noise * random.standard_normal())
+        )
+        for n, d in LADDER
     ]
 
 
@@ -43,7 +49,8 @@ def test_a_planted_law_is_recovered(floor):
         assert low < exponent < high
         assert abs(middle - exponent) < error
     low, high = np.quantile(found.draws[3], (0.025, 0.975))
-    assert high - low < 0.9 * 2 * 1.96 * priors(floor)[1][3]  # the runs tell more about s than the prior
+    # the runs tell more about s than the prior
+    assert high - low < 0.9 * 2 * 1.96 * priors(floor)[1][3]
     low, high = np.quantile(found.floors, (0.025, 0.975))
     assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
     predicted = found.predict(320_000, 10_000_000)
@@ -53,9 +60,16 @@ def test_a_planted_law_is_recovered(floor):
 def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
     """The beginning of training may differ from a power law by a tenth."""
     runs = ladder(noise=0.0)
-    start = [0.15 * (run.n_chars / LENGTH_UNIT) ** -B * (run.n_weights / SIZE_UNIT) ** -C for run in runs]
+    start = [
+        0.15 * (run.n_chars / LENGTH_UNIT) ** -B * (run.n_weights / SIZE_UNIT) ** -C for run in runs
+    ]
     signs = np.where(np.arange(len(runs)) % 2, 1, -1)
-    found = fit([run._replace(loss=run.loss + 0.1 * s * x) for run, s, x in zip(runs, signs, start, strict=True)])
+    found = fit(
+        [
+            run._replace(loss=run.loss + 0.1 * s * x)
+            for run, s, x in zip(runs, signs, start, strict=True)
+        ]
+    )
     assert np.median(found.draws[7]) < np.log(0.02)
 
 
@@ -76,7 +90,9 @@ def test_predictions_far_beyond_the_ladder_are_less_certain():
     assert relative == sorted(relative)
 
 
-@pytest.mark.parametrize("runs", [[], ladder()[:3], ladder()[:4], [run for run in ladder() if run.n_chars < 10**6]])
+@pytest.mark.parametrize(
+    "runs", [[], ladder()[:3], ladder()[:4], [run for run in ladder() if run.n_chars < 10**6]]
+)
 def test_too_few_runs_are_refused(runs):
     with one_line(ValueError, "not enough runs to extrapolate from"):
         fit(runs)
@@ -84,7 +100,8 @@ def test_too_few_runs_are_refused(runs):
 
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_intervals_cover_80_percent_of_simulated_runs(floor):
-    """Laws come from the priors, and each ladder of twelve runs predicts one at ten times its compute."""
+    """Laws come from the priors, and each ladder of twelve runs predicts one at ten times its
+    compute."""
     random, n = np.random.default_rng(0), 150
     points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float)
     means, deviations = priors(floor)
@@ -93,8 +110,10 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
     case = Law(np.vstack([points.T, np.linspace(1, 2, len(points))]), FRESH, FLOOR, draws)
     excess, deviation = case.excess_and_deviation(*points.T)
     losses = excess * np.exp(deviation * random.standard_normal(deviation.shape))
-    losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]  # the logit of its share
-    runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])  # [3, n, n_points]
+    # the logit of its share
+    losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]
+    # [3, n, n_points]
+    runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])
     found = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
     for i, loss in enumerate(losses[:, -1]):
@@ -118,4 +137,5 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(excess(found, 10**13), excess(found, 10**14), rtol=1e-6)
     repeats = np.quantile(np.exp(found.draws[8]), (0.05, 0.95))
     assert repeats[0] < REPEATS < repeats[1]
-    assert np.log(repeats[1] / repeats[0]) < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]  # the runs tell more than the prior
+    # the runs tell more than the prior
+    assert np.log(repeats[1] / repeats[0]) < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]

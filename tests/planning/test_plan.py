@@ -25,12 +25,22 @@ def short(monkeypatch):
     monkeypatch.setattr("data.corpus.play", lambda: play(30_000))
     monkeypatch.setattr("planning.ladder.SECONDS_TO_BUILD", 0.2)
     monkeypatch.setattr("planning.ladder.TIMED_SECONDS", 0.05)
-    monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (40, 20, 12, 4))  # the last on a slow machine
+    # the last on a slow machine
+    monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (40, 20, 12, 4))
 
 
 def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
     path = tmp_path / "plan.yaml"
-    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "10", "--write", path]
+    words = [
+        "data.corpus=play",
+        *KEYS,
+        "--seconds",
+        "120",
+        "--ladder-seconds",
+        "10",
+        "--write",
+        path,
+    ]
     table = printed(plan.main, *words).partition("runs and a fit")[2].splitlines()
     assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]
     values = parse(["--config", str(path)]).values
@@ -47,7 +57,17 @@ def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
 
 def test_a_plan_for_characters_is_limited_by_them(tmp_path, printed):
     path = tmp_path / "plan.yaml"
-    printed(plan.main, "data.corpus=play", *KEYS, "--chars", "1e6", "--ladder-seconds", "10", "--write", path)
+    printed(
+        plan.main,
+        "data.corpus=play",
+        *KEYS,
+        "--chars",
+        "1e6",
+        "--ladder-seconds",
+        "10",
+        "--write",
+        path,
+    )
     values = parse(["--config", str(path)]).values
     assert (values["training.max_chars"], values["training.max_seconds"]) == (10**6, None)
 
@@ -65,7 +85,10 @@ REFUSED += [
     (["--loss", "1", "model.d_model=32"], "model.d_model: plan.py chooses the size"),
     (["--loss", "1", "training.max_steps=9"], "training.max_steps: plan.py chooses"),
     (["--loss", "1", "--init-from", "last"], "unrecognized arguments: --init-from"),
-    (["--loss", "1", "initial_weights=last"], "initial_weights: the small runs of a plan start from random weights"),
+    (
+        ["--loss", "1", "initial_weights=last"],
+        "initial_weights: the small runs of a plan start from random weights",
+    ),
     (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
 
@@ -86,8 +109,13 @@ def test_a_loss_is_reached_in_the_least_time():
     least = plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.56))
     assert least.predicted.loss == pytest.approx(0.56, abs=0.003)
     seconds = 0.5 * least.n_chars / least.shape.chars_per_second
-    assert plan.chosen(law, shapes, Namespace(seconds=seconds, chars=None, loss=None)).predicted.loss > 0.56
-    assert plan.chosen(law, shapes, Namespace(seconds=None, chars=10**7, loss=None)).n_chars == 10**7
+    assert (
+        plan.chosen(law, shapes, Namespace(seconds=seconds, chars=None, loss=None)).predicted.loss
+        > 0.56
+    )
+    assert (
+        plan.chosen(law, shapes, Namespace(seconds=None, chars=10**7, loss=None)).n_chars == 10**7
+    )
     with one_line(ValueError, "none of the models is expected to reach 0.04"):
         plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.04))
 
@@ -103,4 +131,6 @@ def test_the_predicted_curve_stands_where_the_run_has_its_characters():
 @pytest.mark.parametrize("curve", ["[1]", "[{chars: 1}]", "[{chars: 1, low: x, loss: 1, high: 1}]"])
 def test_a_malformed_curve_is_refused(curve):
     with one_line(ConfigError, "plan.curve must be a list of rows"):
-        parse([f"plan.curve={yaml.safe_dump(yaml.safe_load(curve), default_flow_style=True).strip()}"])
+        parse(
+            [f"plan.curve={yaml.safe_dump(yaml.safe_load(curve), default_flow_style=True).strip()}"]
+        )

@@ -20,7 +20,8 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")]
+    ("name", "found"),
+    [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")],
 )
 def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs: Path, name: str, found: str):
     assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]  # the oldest first

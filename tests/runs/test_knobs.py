@@ -23,7 +23,10 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
     ("values", "message"),
     [
         *(
-            ({"learning_rate_factor": factor}, f"learning_rate_factor={factor}: it must be a number from 0.01 to 10")
+            (
+                {"learning_rate_factor": factor},
+                f"learning_rate_factor={factor}: it must be a number from 0.01 to 10",
+            )
             for factor in (11, 0, "fast", "١", float("nan"), True, "")
         ),
         ({"masking_prob": 0.01}, "must be a number from 0.05 to 1"),
@@ -42,13 +45,20 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
     keys = {"training__max_steps": 20, "training__evaluations": 4}
     untouched, changed = train(**keys), train(on_row=turn, **keys)
     rows, before = changed.callbacks.rows, untouched.callbacks.rows
-    assert [row.get("changed_by_hand", False) for row in (*before, *rows)] == [False] * 6 + [True] * 2
+    assert [row.get("changed_by_hand", False) for row in (*before, *rows)] == [False] * 6 + [
+        True
+    ] * 2
     assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
     assert [row["masking_prob"] for row in before] == [0.3, 0.3, 0.15, 0.15]
     assert rows[2]["learning_rate"] == pytest.approx(0.5 * before[2]["learning_rate"])
     assert rows[2]["loss.valid"] != before[2]["loss.valid"]
-    (event,) = changed.run.events()  # the request came with the second row, and holds from the next step on
-    assert (event["event"], event["step"], event["after"]) == ("changed by hand", rows[1]["step"], CHANGE)
+    # the request came with the second row, and holds from the next step on
+    (event,) = changed.run.events()
+    assert (event["event"], event["step"], event["after"]) == (
+        "changed by hand",
+        rows[1]["step"],
+        CHANGE,
+    )
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
     assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
     assert untouched.run.events() == []

@@ -87,7 +87,10 @@ def test_a_number_that_is_not_finite_is_null(run, row):
         ("reference_lines.json", b'{"counting": 1e999}'),
         ("reference_lines.json", b'{"counting": "1.2"}'),
         ("config.yaml", b'{"training.stages": 3, "masking.masking_prob": 0.1}'),
-        ("config.yaml", b'{"training.stages": [{"masking_prob": "x"}], "masking.masking_prob": 0.1}'),
+        (
+            "config.yaml",
+            b'{"training.stages": [{"masking_prob": "x"}], "masking.masking_prob": 0.1}',
+        ),
         ("metrics.jsonl", row_with(seconds="3")),
         ("metrics.jsonl", row_with(seconds=None)),
         ("metrics.jsonl", row_with(seq_len=32.5)),
@@ -126,7 +129,8 @@ def test_a_file_that_is_not_a_regular_one_is_refused_at_once(run, name, kind):
 
 @pytest.fixture
 def resumable(run):
-    """A run that wrote more after its checkpoint, and stopped in the middle of a line; with the checkpoint's sizes."""
+    """A run that wrote more after its checkpoint, and stopped in the middle of a line; with the
+    checkpoint's sizes."""
     sizes = run.sizes()
     run.append_metrics(metrics_row(4))
     run.append_event({"event": "noted", "step": 4})
@@ -139,7 +143,8 @@ def resumable(run):
 
 def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
     run, sizes = resumable
-    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4]  # without the line that is half written
+    # without the line that is half written
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4]
     run.truncate(sizes)
     assert [row["step"] for row in run.metrics()] == [1, 2, 3]
     assert [event["step"] for event in run.events()] == [1, 2, 3]
@@ -175,7 +180,9 @@ def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, name
     assert {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()} == before
 
 
-@pytest.mark.parametrize("sizes", [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}])
+@pytest.mark.parametrize(
+    "sizes", [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}]
+)
 def test_invalid_sizes_are_refused(run, sizes):
     with pytest.raises(RunFolderError, match="sizes"):
         run.truncate(sizes)
@@ -233,7 +240,9 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
     assert path.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "file"])
+@pytest.mark.parametrize(
+    "path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "file"]
+)
 def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
     (tmp_path / "file").write_bytes(b"12345")
     assert reading.read_bytes(tmp_path / "file", limit=5) == b"12345"
@@ -268,7 +277,11 @@ def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
 @pytest.mark.parametrize(
     ("kind", "accepted", "refused"),
     [
-        (float, [0, -1.5, 2**60, 1e300], [math.nan, math.inf, -math.inf, 10**400, True, "1", None, MISSING, [1.0]]),
+        (
+            float,
+            [0, -1.5, 2**60, 1e300],
+            [math.nan, math.inf, -math.inf, 10**400, True, "1", None, MISSING, [1.0]],
+        ),
         (int, [0, -3, 2**62], [1.0, False, 2**63, 10**5_000, "1", None, MISSING]),
         (str, ["", "a"], [1, None, MISSING, ["a"]]),
         ((str, None), ["a", None], [1, MISSING]),

@@ -2,14 +2,26 @@ import numpy as np
 import pytest
 
 from runs import statistics
-from runs.statistics import Difference, differing_keys, group_by_settings, paired_difference, seed_difference
+from runs.statistics import (
+    Difference,
+    differing_keys,
+    group_by_settings,
+    paired_difference,
+    seed_difference,
+)
 
 WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
 IGNORED = {"seed", "name"}
 
 
 def config(seed: int, **changes):
-    return {"seed": seed, "name": f"n{seed}", "model.d_model": 128, "training.stages": [{"until": 1}], **changes}
+    return {
+        "seed": seed,
+        "name": f"n{seed}",
+        "model.d_model": 128,
+        "training.stages": [{"until": 1}],
+        **changes,
+    }
 
 
 def groups(first: list[float], second: list[float]):
@@ -20,7 +32,12 @@ def groups(first: list[float], second: list[float]):
 
 
 def test_runs_that_differ_only_in_ignored_keys_are_one_group():
-    configs = [config(0), config(1, **{"model.d_model": 64}), config(2), config(3, **{"model.d_model": 64})]
+    configs = [
+        config(0),
+        config(1, **{"model.d_model": 64}),
+        config(2),
+        config(3, **{"model.d_model": 64}),
+    ]
     losses = [WINDOWS, WINDOWS + 0.5, WINDOWS + 0.02, WINDOWS + 0.52]
     small, large = group_by_settings(configs, losses, IGNORED)
     assert (len(small.losses), len(large.losses)) == (2, 2)
@@ -34,7 +51,10 @@ def test_runs_that_differ_only_in_ignored_keys_are_one_group():
 def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing():
     stages = [{"until": 1, "seq_len": 64}], [{"seq_len": 64, "until": 1}]
     for seeds, n_losses in (((0, 1), 2), ((0, 0), 1)):
-        configs = [config(seed, **{"training.stages": rows}) for seed, rows in zip(seeds, stages, strict=True)]
+        configs = [
+            config(seed, **{"training.stages": rows})
+            for seed, rows in zip(seeds, stages, strict=True)
+        ]
         (group,) = group_by_settings(configs, [WINDOWS, WINDOWS], IGNORED)
         assert len(group.losses) == n_losses
 
@@ -77,7 +97,12 @@ def test_pairing_removes_the_spread_that_both_sides_share():
 def test_a_tie_is_a_difference_whose_interval_contains_zero():
     """The only definition of a tie: just inside and just outside of the interval."""
     t = statistics.t_quantile(0.95, 4)
-    for mean, verdict in ((0.99 * t, "tie"), (1.01 * t, "worse"), (-0.99 * t, "tie"), (-1.01 * t, "better")):
+    for mean, verdict in (
+        (0.99 * t, "tie"),
+        (1.01 * t, "worse"),
+        (-0.99 * t, "tie"),
+        (-1.01 * t, "better"),
+    ):
         difference = Difference(mean, 1.0, 4)
         assert difference.verdict == verdict
         assert (difference.p_value > 0.05) == (verdict == "tie")
@@ -91,7 +116,9 @@ def test_without_a_spread_there_is_no_verdict(values, base):
     assert difference.margin is None
 
 
-@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)])
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)]
+)
 def test_quantiles_and_p_values_are_those_of_published_tables(freedom: float, t: float):
     assert statistics.t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)
     assert statistics.two_sided_p(t, freedom) == pytest.approx(0.05, rel=1e-3)

@@ -22,7 +22,12 @@ def small_run(folder, corpus, **keys) -> Trained:
 
 def shared_run(factory: pytest.TempPathFactory, name: str, corpus: Path, **keys) -> Trained:
     """A small run, trained by one of all parallel processes."""
-    return load_trained(str(made_once(factory, name, lambda folder: small_run(folder / "run", corpus, **keys)) / "run"))
+    return load_trained(
+        str(
+            made_once(factory, name, lambda folder: small_run(folder / "run", corpus, **keys))
+            / "run"
+        )
+    )
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +44,14 @@ def with_ngrams(tmp_path_factory, text_file) -> Trained:
 
 @pytest.fixture(scope="session", params=KINDS)
 def trained(request, tmp_path_factory, sentences) -> Trained:
-    """A run of each kind of tokens, or of `CHARACTERS` if a test asks for them; `unknown` has characters and [UNK]."""
+    """A run of each kind of tokens, or of `CHARACTERS` if a test asks for them; `unknown` has
+    characters and [UNK]."""
     if request.param in CHARACTERS:
         return request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp(request.param)
-    lines = [line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
+    lines = [
+        line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))
+    ]
     text = written(folder / "text.txt", "".join(lines))
     tokens = {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")
     keys = {"training__max_steps": 50, "data__tokens": tokens}
@@ -57,7 +65,8 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
 
 @pytest.fixture(scope="module")
 def few_steps() -> Iterator[None]:
-    """Fine-tunes in one epoch with one penalty, for tests of other things than how well a task is learned."""
+    """Fine-tunes in one epoch with one penalty, for tests of other things than how well a task is
+    learned."""
     with pytest.MonkeyPatch.context() as context:
         context.setattr("trained.classification.EPOCHS", 1)
         context.setattr("trained.classification.INVERSE_PENALTIES", (0.1,))

@@ -24,20 +24,27 @@ FROZEN_TABLE = RATES | {"table_learning_rate": 0.0}
 
 def of_first_letter(n: int) -> Task:
     """A task whose label is the first letter."""
-    examples = [Example((text,), text[0]) for text in (f"{'at'[i % 2]} cat {'door'[: i % 5]}" for i in range(n))]
+    examples = [
+        Example((text,), text[0])
+        for text in (f"{'at'[i % 2]} cat {'door'[: i % 5]}" for i in range(n))
+    ]
     return Task("first letter", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
 def of_letters(n: int) -> Task:
     """A tagging task: is a letter one of a to m? Other characters have no label."""
-    labels = [[("early" if c < "n" else "late") if c.isalpha() else None for c in text] for text in TEXTS]
+    labels = [
+        [("early" if c < "n" else "late") if c.isalpha() else None for c in text] for text in TEXTS
+    ]
     examples = [Example((text,), label) for text, label in zip(TEXTS, labels, strict=True)]
     return Task("letters", CHARACTER, examples[: n // 2], examples[n // 2 : n])
 
 
 def of_equal_pairs(n: int) -> Task:
     """A task on pairs: are both texts about the same animal?"""
-    animals = [("cat", "dog")[bit] for bit in torch.randint(2, (2 * n,), generator=GENERATOR).tolist()]
+    animals = [
+        ("cat", "dog")[bit] for bit in torch.randint(2, (2 * n,), generator=GENERATOR).tolist()
+    ]
     examples = [
         Example((f"the {first} sat", f"a {second} ran"), "same" if first == second else "other")
         for first, second in zip(animals[::2], animals[1::2], strict=True)
@@ -48,7 +55,10 @@ def of_equal_pairs(n: int) -> Task:
 def of_nothing(n: int) -> Task:
     """A task whose label is random."""
     draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
-    examples = [Example((TEXTS[i % 40] + f" {i % 7}".strip("0123456789"),), "xy"[draw]) for i, draw in enumerate(draws)]
+    examples = [
+        Example((TEXTS[i % 40] + f" {i % 7}".strip("0123456789"),), "xy"[draw])
+        for i, draw in enumerate(draws)
+    ]
     return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
@@ -56,21 +66,32 @@ def classifier(trained, n_labels: int = 2, kind: str = TEXT) -> Classifier:
     return Classifier(copy.deepcopy(trained.model), n_labels, kind)
 
 
-@pytest.mark.parametrize("task", [of_first_letter(80), of_letters(40), of_equal_pairs(80)], ids=lambda task: task.name)
+@pytest.mark.parametrize(
+    "task", [of_first_letter(80), of_letters(40), of_equal_pairs(80)], ids=lambda task: task.name
+)
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
     results, _ = compare(with_ngrams, task, n_labels=32, n_draws=2)
     scores = {name: score["mean"] for name, score in results["scores"].items()}
     assert scores.pop("most frequent label") < 0.8
     assert min(scores.values()) > 0.97, scores
-    labels = [each for example in task.test for each in (example.label if task.kind == CHARACTER else [example.label])]
-    assert np.sum(results["confusion"]) == 2 * sum(each is not None for each in labels)  # of two draws
+    labels = [
+        each
+        for example in task.test
+        for each in (example.label if task.kind == CHARACTER else [example.label])
+    ]
+    # of two draws
+    assert np.sum(results["confusion"]) == 2 * sum(each is not None for each in labels)
     assert "no clear effect" in capsys.readouterr().out
 
 
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
-    assert all(0.38 < score["mean"] < 0.62 for score in results["scores"].values()), results["scores"]
-    assert not {"pretraining helps", "better"} & {gain["verdict"] for gain in results["gains"].values()}
+    assert all(0.38 < score["mean"] < 0.62 for score in results["scores"].values()), results[
+        "scores"
+    ]
+    assert not {"pretraining helps", "better"} & {
+        gain["verdict"] for gain in results["gains"].values()
+    }
 
 
 @pytest.mark.parametrize(("kind", "n"), [(TEXT, 1), (CHARACTER, 1), (PAIR, 2)])
@@ -90,15 +111,25 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
     ids = token_ids(part.texts, with_ngrams)
     probe = probed(classifier(with_ngrams), ids, part.labels)
     before = with_ngrams.model.state_dict()
-    assert all(torch.equal(weight, before[name]) for name, weight in probe.model.state_dict().items())
+    assert all(
+        torch.equal(weight, before[name]) for name, weight in probe.model.state_dict().items()
+    )
     first, second, other = (
         fine_tuned(copy.deepcopy(probe), ids, part.labels, **rates, n_steps=30, seed=seed)
         for rates, seed in ((FROZEN_TABLE, 0), (FROZEN_TABLE, 0), (RATES, 1))
     )
 
     def changed(tuned: Classifier) -> set[str]:
-        weights = {name: weight for name, weight in tuned.model.state_dict().items() if name.startswith("encoder")}
-        return {name.split(".")[1] for name, weight in weights.items() if not torch.equal(before[name], weight)}
+        weights = {
+            name: weight
+            for name, weight in tuned.model.state_dict().items()
+            if name.startswith("encoder")
+        }
+        return {
+            name.split(".")[1]
+            for name, weight in weights.items()
+            if not torch.equal(before[name], weight)
+        }
 
     assert changed(other) - changed(first) == {"ngrams"}
     assert "layers" in changed(first)
@@ -112,7 +143,10 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     monkeypatch.setattr(classification, "MAX_COMPARED", 16)
     generator = np.random.default_rng(0)
     target = generator.integers(2, size=64)
-    features, candidates = np.stack([generator.normal(size=64), target], 1), [(np.array([i]), 1.0) for i in (0, 1)]
+    features, candidates = (
+        np.stack([generator.normal(size=64), target], 1),
+        [(np.array([i]), 1.0) for i in (0, 1)],
+    )
     (columns, _), _ = classification.regression(features, target, np.arange(64) % 4, candidates)
     assert columns.tolist() == [1]
 
@@ -122,13 +156,17 @@ def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(with_ngr
     part, read = units(of_letters(40), of_letters(40).pool, 64), list[int]()
     of = classification.features_of
     monkeypatch.setattr(
-        classification, "features_of", lambda c, texts: (read.append(sum(map(len, texts))), of(c, texts))[1]
+        classification,
+        "features_of",
+        lambda c, texts: (read.append(sum(map(len, texts))), of(c, texts))[1],
     )
     probed(classifier(with_ngrams, kind=CHARACTER), token_ids(part.texts, with_ngrams), part.labels)
     assert 50 <= read[0] <= 100
 
 
-def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, monkeypatch):
+def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(
+    with_ngrams, monkeypatch
+):
     part = units(of_letters(40), of_letters(40).pool, 64)
     ids = token_ids(part.texts, with_ngrams)
     probe = probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
@@ -153,7 +191,11 @@ def test_few_dimensions_give_the_scores_of_all_features():
 @pytest.mark.parametrize("n_labels", [2, 3])
 def test_a_probe_of_few_units_has_the_weights_of_a_regression_on_all_features(n_labels):
     rng = np.random.default_rng(0)
-    features, labels, other = rng.normal(size=(20, 200)), np.arange(20) % n_labels, rng.normal(size=(50, 200))
+    features, labels, other = (
+        rng.normal(size=(20, 200)),
+        np.arange(20) % n_labels,
+        rng.normal(size=(50, 200)),
+    )
     whole = LogisticRegression(C=0.1, max_iter=1_000, tol=1e-8).fit(features, labels)
     found = classification.fitted(features, labels, 0.1, tol=1e-8)
     np.testing.assert_allclose(found.coef_, whole.coef_, atol=1e-6)
@@ -169,13 +211,19 @@ def test_equal_scores_of_a_choice_are_wrong():
 
 
 def test_characters_without_a_label_do_not_count():
-    task = Task("t", CHARACTER, [Example(("abc",), ("x", None, "y"))], [Example(("abc",), ("x", None, "y"))] * 2)
+    task = Task(
+        "t",
+        CHARACTER,
+        [Example(("abc",), ("x", None, "y"))],
+        [Example(("abc",), ("x", None, "y"))] * 2,
+    )
     part = units(task, task.test, longest=9)
     assert part.all_labels.tolist() == [0, NO_LABEL, 1] * 2
     right, counts = accuracies(task, torch.tensor([[1.0, 0.0]] * 6), part)
     assert (right.tolist(), counts.tolist()) == ([1.0, 1.0], [2.0, 2.0])
     assert units(task, task.test, longest=2).all_labels.tolist() == [0, NO_LABEL] * 2
-    assert units(task, task.test, longest=None).texts == ["abc"] * 2  # other tokens than characters are cut themselves
+    # other tokens than characters are cut themselves
+    assert units(task, task.test, longest=None).texts == ["abc"] * 2
 
 
 @torch.inference_mode()
@@ -186,10 +234,15 @@ def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
     for text, total in zip(texts, found.tolist(), strict=True):
         expected = 0.0
         for t, target in enumerate(text):
-            for begin in range(t - width + 1, t + 1):  # of the masked neighbors, and all other such groups
+            # of the masked neighbors, and all other such groups
+            for begin in range(t - width + 1, t + 1):
                 ids = text.clone()
-                ids[[i for i in range(len(ids)) if (i - begin) % period < width]] = plain.vocabulary.mask_token
-                logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary].double()
+                ids[[i for i in range(len(ids)) if (i - begin) % period < width]] = (
+                    plain.vocabulary.mask_token
+                )
+                logits = plain.model(ids[None], torch.tensor([t]))[
+                    0, : plain.vocabulary.n_ordinary
+                ].double()
                 expected += float(logits.log_softmax(0)[target]) / width
         assert total == pytest.approx(expected, abs=1e-4)
 
@@ -214,10 +267,14 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
 @pytest.mark.parametrize("of_draws", [0.01, 0.03, 0.1])
 def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws: float):
     """Draws and test texts have effects of their own. One test text gives no interval."""
-    assert verdict(interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy()), NGRAMS) == "no verdict"
+    assert (
+        verdict(interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy()), NGRAMS) == "no verdict"
+    )
     covered = 0
     for _ in range(1_000):
-        effects, of_texts = (torch.randn(n, generator=GENERATOR) * size for n, size in ((5, of_draws), (100, 0.3)))
+        effects, of_texts = (
+            torch.randn(n, generator=GENERATOR) * size for n, size in ((5, of_draws), (100, 0.3))
+        )
         noise = torch.randn(5, 100, generator=GENERATOR) * 0.3
         rows = (0.5 + effects[:, None] + of_texts + noise).double().numpy()
         found = interval(rows, torch.ones(100).numpy())
@@ -233,7 +290,11 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     few_steps, with_ngrams, monkeypatch, has_bfloat16: bool, d_model: int, dtype: torch.dtype
 ):
     monkeypatch.setattr(classification, "CPU_HAS_BFLOAT16", has_bfloat16)
-    part, start, dtypes = units(of_first_letter(40), of_first_letter(40).pool, 64), classifier(with_ngrams), set()
+    part, start, dtypes = (
+        units(of_first_letter(40), of_first_letter(40).pool, 64),
+        classifier(with_ngrams),
+        set(),
+    )
     start.d_model = d_model  # only the choice of the precision reads it here
     start.output.register_forward_hook(lambda module, inputs, output: dtypes.add(output.dtype))
     fine_tuned(start, token_ids(part.texts, with_ngrams), part.labels, **RATES, n_steps=2, seed=0)

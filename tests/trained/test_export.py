@@ -35,7 +35,10 @@ def test_what_exists_is_never_replaced(plain, tmp_path, refusal):
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, onnx-int8, tensorboard, wandb, csv"),
+        (
+            ["pickle", "x"],
+            "--to pickle: choose one of huggingface, onnx, onnx-int8, tensorboard, wandb, csv",
+        ),
         (["csv", ""], "--to csv names no new file or folder: give its path"),
         (["csv", "/proc/x"], "cannot write to /proc"),
         (["csv", "/proc/x/y"], "cannot write to /proc/x"),
@@ -66,13 +69,17 @@ def test_a_missing_library_is_one_line(plain, tmp_path, refusal, monkeypatch, na
     assert f"{library} is not installed: pip install -r requirements-export.txt" in line
 
 
-def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(plain, tmp_path, printed):
+def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(
+    plain, tmp_path, printed
+):
     path = tmp_path / "new" / "rows.csv"
     assert printed(main, *words(plain, "csv", path)).strip() == str(path)
     assert [each.name for each in path.parent.iterdir()] == ["rows.csv"]
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["loss.valid"]) for row in rows] == [row["loss.valid"] for row in plain.run.metrics()]
+    assert [float(row["loss.valid"]) for row in rows] == [
+        row["loss.valid"] for row in plain.run.metrics()
+    ]
     assert {row["model.d_model"] for row in rows} == {"32"}
 
 
@@ -85,7 +92,9 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
     rows = plain.run.metrics()
     scalars = events.Scalars("loss.valid")
     assert [scalar.step for scalar in scalars] == [row["step"] for row in rows]
-    assert [scalar.value for scalar in scalars] == pytest.approx([row["loss.valid"] for row in rows])
+    assert [scalar.value for scalar in scalars] == pytest.approx(
+        [row["loss.valid"] for row in rows]
+    )
     assert "_hparams_/session_start_info" in events.summary_metadata
 
 

@@ -21,14 +21,18 @@ def test_a_run_fills_what_it_has_learned(with_ngrams):
     assert all(guess.probability > 0.5 for guess in result.guesses)
 
 
-@pytest.mark.parametrize("template", ["_he cat sa_", "____", "the cat", "", "\n", "_", "the[MASK]cat_"])
+@pytest.mark.parametrize(
+    "template", ["_he cat sa_", "____", "the cat", "", "\n", "_", "the[MASK]cat_"]
+)
 def test_only_blanks_change(with_ngrams, template):
     (result,) = filled(with_ngrams, template)
     plain = template.replace("[MASK]", "_")
     assert len(result.text) == len(plain)
     blanks = [i for i, character in enumerate(plain) if character == "_"]
     assert [guess.offset for guess in result.guesses] == blanks
-    assert all(a == b for i, (a, b) in enumerate(zip(result.text, plain, strict=True)) if i not in blanks)
+    assert all(
+        a == b for i, (a, b) in enumerate(zip(result.text, plain, strict=True)) if i not in blanks
+    )
 
 
 def test_the_most_confident_blank_is_filled_first(with_ngrams):
@@ -45,7 +49,16 @@ def test_the_most_confident_blank_is_filled_first(with_ngrams):
 
 
 def test_texts_do_not_see_each_other(with_ngrams):
-    templates = ["the c_t", "a d_g", "_", "why d_ the b_rds", "", "COm_"[2:], "the c_t sat", "a r_d"]
+    templates = [
+        "the c_t",
+        "a d_g",
+        "_",
+        "why d_ the b_rds",
+        "",
+        "COm_"[2:],
+        "the c_t sat",
+        "a r_d",
+    ]
     together = filled(with_ngrams, *templates, n_candidates=3)
     for template, result in zip(templates, together, strict=True):
         (alone,) = filled(with_ngrams, template, n_candidates=3)
@@ -53,13 +66,17 @@ def test_texts_do_not_see_each_other(with_ngrams):
         for ours, theirs in zip(alone.guesses, result.guesses, strict=True):
             assert ours.offset == theirs.offset
             assert [c for c, _ in ours.candidates] == [c for c, _ in theirs.candidates]
-            assert [p for _, p in ours.candidates] == pytest.approx([p for _, p in theirs.candidates], abs=1e-5)
+            assert [p for _, p in ours.candidates] == pytest.approx(
+                [p for _, p in theirs.candidates], abs=1e-5
+            )
 
 
 def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with_ngrams):
     """Such as the README's model."""
     templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
-    own = replace(with_ngrams, model=model_of(lambda inputs, positions: with_ngrams.model(inputs, positions)))
+    own = replace(
+        with_ngrams, model=model_of(lambda inputs, positions: with_ngrams.model(inputs, positions))
+    )
     texts = [result.text for result in filled(own, *templates)]
     assert texts == [result.text for result in filled(with_ngrams, *templates)]
 
@@ -105,7 +122,11 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
             assert window.stop - window.start <= longest
             assert part.start == 0 or part.start - window.start >= longest // 4
             assert part.stop == length or window.stop - part.stop >= longest // 4
-        assert all(2 * (one.stop - two.start) >= longest for (one, _), (two, _) in pairwise(cut) if longest > 1)
+        assert all(
+            2 * (one.stop - two.start) >= longest
+            for (one, _), (two, _) in pairwise(cut)
+            if longest > 1
+        )
 
 
 def test_a_text_of_too_many_blanks_is_refused(with_ngrams):

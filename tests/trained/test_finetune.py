@@ -40,7 +40,9 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert lines == [(draw, method) for draw in "01" for method in methods]
 
 
-def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_file, tmp_path, printed, refusal):
+def test_the_results_of_several_tasks_are_kept_and_shown_together(
+    plain, csv_file, tmp_path, printed, refusal
+):
     folder, other = plain.run.path, tmp_path / "other.csv"
     for file in folder.glob("tasks*"):  # of other tests
         file.unlink()
@@ -63,20 +65,28 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_fil
     for newest, older in ((9, 10), (10, 9)):
         for n, ceiling, seconds in ((older, 0.5, 1), (newest, 0.125, 2)):
             path = folder / f"tasks-{n}.json"
-            path.write_text(json.dumps({"newest": found | {"ceiling": ceiling}}))  # all of as many labels
+            # all of as many labels
+            path.write_text(json.dumps({"newest": found | {"ceiling": ceiling}}))
             os.utime(path, (seconds, seconds))
-        assert "0.125" in next(line for line in printed(evaluate.main, *words).splitlines() if "newest" in line)
+        assert "0.125" in next(
+            line for line in printed(evaluate.main, *words).splitlines() if "newest" in line
+        )
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_ends_at_the_lowest_and_the_highest_score():
-    scores = {name: {"mean": mean, "margin": 0.6} for name, mean in ((PRETRAINED, 0.9), (BEST_BASELINE, 0.1))}
+    scores = {
+        name: {"mean": mean, "margin": 0.6}
+        for name, mean in ((PRETRAINED, 0.9), (BEST_BASELINE, 0.1))
+    }
     (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
     assert panel.get_ylim() == (-0.02, 1.02)
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 221"])])
-def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, printed, cat, counted):
+def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
+    plain, tmp_path, printed, cat, counted
+):
     texts = [f"{' ' * i}{animal}" for i in range(8) for animal in (cat, "dog", "rat")]
     rows = ["text,label", *(f"{text},{text[-1]}" for text in texts), f"{' ' * 61}rats,t"]
     (tmp_path / "animals.csv").write_text("\n".join(rows), encoding="utf-8")
@@ -88,13 +98,22 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--task", "missing.csv"], "cannot read missing.csv (No such file or directory): give a CSV file, or"),
+        (
+            ["--task", "missing.csv"],
+            "cannot read missing.csv (No such file or directory): give a CSV file, or",
+        ),
         (["--task", ""], "no task is called '': use capitals, follows,"),
         (["--task", "speekers"], "no task is called 'speekers': use capitals, follows,"),
         (["--task", "all"], "the corpora with tasks are play, tiny_shakespeare"),
         (["--task", "speaker"], "speaker: the text has no speeches of two speakers"),
-        (["--task", "speaker", "--labels", "7"], "--labels: 7 is out of range: it must be at least 8"),
-        (["--task", "speaker", "--draws", "0"], "--draws: 0 is out of range: it must be at least 1"),
+        (
+            ["--task", "speaker", "--labels", "7"],
+            "--labels: 7 is out of range: it must be at least 8",
+        ),
+        (
+            ["--task", "speaker", "--draws", "0"],
+            "--draws: 0 is out of range: it must be at least 1",
+        ),
         ([], "--task"),
     ],
 )
@@ -114,7 +133,9 @@ def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file,
     path = plain.run.path / "tasks-9.json"
     path.write_text(content)
     try:
-        assert f"{path} is damaged" in refusal(main, plain.run.path, "--task", csv_file, "--labels", 9)
+        assert f"{path} is damaged" in refusal(
+            main, plain.run.path, "--task", csv_file, "--labels", 9
+        )
     finally:
         path.unlink()
 
@@ -128,7 +149,13 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
 
 def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    for name in [name for name in sys.modules if name.startswith(("sklearn.", "trained.baselines", "trained.comp"))]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith(("sklearn.", "trained.baselines", "trained.comp"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "trained.classification", raising=False)
-    assert "pip install -r requirements-finetune.txt" in refusal(main, plain.run.path, "--task", csv_file)
+    assert "pip install -r requirements-finetune.txt" in refusal(
+        main, plain.run.path, "--task", csv_file
+    )

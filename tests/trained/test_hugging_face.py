@@ -32,10 +32,18 @@ def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
 def test_the_folder_has_the_usual_files(exported):
     trained, folder = exported
     names = {path.name for path in folder.iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"} <= names
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "README.md",
+    } <= names
     has_code = {"modeling_folio.py", "ngrams.py"} <= names
     assert has_code == (trained.model.encoder.ngrams is not None)
-    assert json.loads((folder / "config.json").read_text())["model_type"] == ("folio" if has_code else "modernbert")
+    assert json.loads((folder / "config.json").read_text())["model_type"] == (
+        "folio" if has_code else "modernbert"
+    )
     assert trained.run.path.name in (folder / "README.md").read_text()
 
 
@@ -48,12 +56,17 @@ def test_logits_are_those_of_the_run(exported):
     trained, folder = exported
     model, n_tokens = opened(folder), trained.vocabulary.n_tokens
     for shape in product((1, 7), (1, 2, 3, 31, 64)):
-        ids = torch.randint(trained.vocabulary.n_ordinary, shape, generator=torch.Generator().manual_seed(1))
+        ids = torch.randint(
+            trained.vocabulary.n_ordinary, shape, generator=torch.Generator().manual_seed(1)
+        )
         ids[:, ::3] = trained.vocabulary.mask_token
         with torch.no_grad():
             theirs = model(ids).logits
-            assert torch.allclose(theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4)
-        assert (theirs[..., n_tokens:] < -1_000).all()  # [UNK] is never predicted if the run lacks it
+            assert torch.allclose(
+                theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4
+            )
+        # [UNK] is never predicted if the run lacks it
+        assert (theirs[..., n_tokens:] < -1_000).all()
 
 
 @of_characters
@@ -81,7 +94,11 @@ def test_padding_changes_nothing(exported):
 def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     trained, folder = exported
     tokenizer, vocabulary = transformers.AutoTokenizer.from_pretrained(folder), trained.vocabulary
-    texts = ["the cat\n sat  on, the mat.\n", "the cat sat on the mat.\nCome in, O King!\n", "why do the birds sing?"]
+    texts = [
+        "the cat\n sat  on, the mat.\n",
+        "the cat sat on the mat.\nCome in, O King!\n",
+        "why do the birds sing?",
+    ]
     if not vocabulary.is_characters or vocabulary.unknown_token is not None:
         texts.append(EXTRA)
     for text in texts:
@@ -89,7 +106,10 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
         if vocabulary.tokens == "bytes" or (vocabulary.is_characters and text != EXTRA):
             assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     if vocabulary.is_characters:
-        assert tokenizer("a[MASK]é")["input_ids"][1:] == [tokenizer.mask_token_id, tokenizer.unk_token_id]
+        assert tokenizer("a[MASK]é")["input_ids"][1:] == [
+            tokenizer.mask_token_id,
+            tokenizer.unk_token_id,
+        ]
     assert tokenizer.mask_token_id == vocabulary.mask_token
     assert tokenizer.pad_token_id == vocabulary.padding_token
     assert vocabulary.unknown_token in (None, tokenizer.unk_token_id)
@@ -114,10 +134,14 @@ def test_fill_mask_fills(exported):
     trained, folder = exported
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
     guesses = fill("the c[MASK]t sat on the mat.")
-    ((_, [ours]),) = folio_fill(trained, [encode("the c_t sat on the mat.", trained)], n_candidates=5)
+    ((_, [ours]),) = folio_fill(
+        trained, [encode("the c_t sat on the mat.", trained)], n_candidates=5
+    )
     assert 0 <= guesses[0]["token"] < trained.vocabulary.n_ordinary
     if trained.vocabulary.is_characters:
-        assert [guess["token_str"] for guess in guesses] == [character for character, _ in ours.candidates]
+        assert [guess["token_str"] for guess in guesses] == [
+            character for character, _ in ours.candidates
+        ]
         assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
         # There, special tokens have a share.
         assert 0.9 * ours.probability < guesses[0]["score"] < ours.probability + 1e-4
@@ -145,7 +169,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
         vectors = opened(folder, transformers.AutoModel)(**batch).last_hidden_state
         expected = trained.model.encoder(batch["input_ids"][:1, :7])
     assert torch.allclose(vectors[0, :7], expected[0], atol=1e-4)
-    classifier = opened(folder, transformers.AutoModelForSequenceClassification, num_labels=3).train()
+    classifier = opened(
+        folder, transformers.AutoModelForSequenceClassification, num_labels=3
+    ).train()
     if trained.encoder.ngrams is not None:  # the decoder gives the surprise
         assert torch.equal(classifier.decoder.weight, classifier.get_input_embeddings().weight)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
@@ -166,7 +192,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     ],
 )
 def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
-    (tmp_path / "play.txt").write_text("\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000)))
+    (tmp_path / "play.txt").write_text(
+        "\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000))
+    )
     keys |= {"training__max_steps": 1, "training__optimizer": "adamw"}
     trained = small_run(tmp_path / "run", tmp_path / "play.txt", **keys)
     with pytest.raises(ConfigError, match=reason):

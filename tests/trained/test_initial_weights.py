@@ -21,7 +21,9 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     old = train(training__max_steps=30, **keys)
     text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
     characters = "".join(old.configs.data.vocabulary.characters)
-    new = configs_for(written(tmp_path / "new.txt", text), data__extra_characters=characters, **keys)
+    new = configs_for(
+        written(tmp_path / "new.txt", text), data__extra_characters=characters, **keys
+    )
     before, after = old.configs.data.vocabulary, new.data.vocabulary
     assert set(before.characters) | set(text) == set(after.characters)
     copy_weights(new.network, after, resolve(TINY, dotted(keys)), old.run)
@@ -54,7 +56,12 @@ def test_another_model_is_refused_in_one_line(train, corpus_file):
         with one_line(ConfigError, reason):
             copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), old.run)
 
-    for keys in ({"model__d_model": 64}, {"model__n_heads": 4}, {"model__n_layers": 3}, {"objective__nsp": True}):
+    for keys in (
+        {"model__d_model": 64},
+        {"model__n_heads": 4},
+        {"model__n_layers": 3},
+        {"objective__nsp": True},
+    ):
         check_refused("differs from", **keys)
     corpus_file.write_text("abc" * 500)
     check_refused(r"add them to data\.extra_characters")  # a smaller vocabulary
@@ -63,7 +70,11 @@ def test_another_model_is_refused_in_one_line(train, corpus_file):
 def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
     old = train(training__max_steps=1, model__ngrams=2)
     new = configs_for(corpus_file, model__ngrams=2).network
-    weights = {name: weight for name, weight in old.configs.network.state_dict().items() if "symbols" not in name}
+    weights = {
+        name: weight
+        for name, weight in old.configs.network.state_dict().items()
+        if "symbols" not in name
+    }
     new.load_state_dict(weights)
     assert torch.equal(new.encoder.ngrams.symbols, old.configs.network.encoder.ngrams.symbols)
 
@@ -80,7 +91,8 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     assert main(["--init-from", str(old.path), *words]) == 0
     new = find_run("last", tmp_path / "logs")
     assert set(new.vocabulary()["characters"]) == set(old.vocabulary()["characters"]) | {"T", "1"}
-    assert main(["--config", str(new.config_path), *words]) == 0  # the config names the initial weights
+    # the config names the initial weights
+    assert main(["--config", str(new.config_path), *words]) == 0
     again = find_run("last", tmp_path / "logs")
     assert main(["--config", str(new.config_path), *words, "initial_weights="]) == 0
     fresh = find_run("last", tmp_path / "logs")
@@ -90,7 +102,9 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
 
 
 @pytest.mark.parametrize("ngrams", [3, 4])
-def test_weights_of_an_earlier_version_bring_their_ngrams(train, corpus_file, monkeypatch, ngrams: int):
+def test_weights_of_an_earlier_version_bring_their_ngrams(
+    train, corpus_file, monkeypatch, ngrams: int
+):
     keys = {"model__ngrams": ngrams, "model__ngram_parts": 1}
     with monkeypatch.context() as earlier:
         earlier.setattr("model.ngrams.NGRAMS", ((-2, -1), (-1, 1), (-1, 1, 2), (-4, -3, -2, -1)))

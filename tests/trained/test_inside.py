@@ -7,7 +7,9 @@ def test_the_maps_are_those_of_the_attention(plain):
     """The values weighted by the maps give the output of the module itself."""
     model, calls = plain.model, []
     attention = model.encoder.layers[1].attention
-    hook = attention.register_forward_hook(lambda module, arguments, output: calls.append((arguments[0], output)))
+    hook = attention.register_forward_hook(
+        lambda module, arguments, output: calls.append((arguments[0], output))
+    )
     ids = plain.vocabulary.encode("the cat sat on the mat.")
     maps = attention_maps(model, ids)
     hook.remove()

@@ -21,7 +21,8 @@ def test_distance_to_the_nearest_visible_character():
 
 
 def copier(n_tokens: int) -> torch.nn.Module:
-    """Predicts the character to the left of the masked one, with certainty; `[MASK]` at the start of a window."""
+    """Predicts the character to the left of the masked one, with certainty; `[MASK]` at the start
+    of a window."""
 
     def logits_of(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         before = torch.cat([inputs[:, :1], inputs[:, :-1]], dim=1).flatten()[positions]
@@ -33,18 +34,28 @@ def copier(n_tokens: int) -> torch.nn.Module:
 def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
     model = copier(vocabulary.n_tokens)
-    alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
-    outcomes = masked_outcomes(model, alternating.windows, alternating.masked, vocabulary.mask_token)
+    alternating = ValidationSet(
+        vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2)
+    )
+    outcomes = masked_outcomes(
+        model, alternating.windows, alternating.masked, vocabulary.mask_token
+    )
     by_class, by_distance = measures.breakdown(outcomes, alternating, vocabulary).values()
-    assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
+    assert (
+        sum(row["n"] for row in by_class.values())
+        == sum(row["n"] for row in by_distance.values())
+        == 76
+    )
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
-    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}  # left neighbors differ
+    # left neighbors differ
+    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}
 
     constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
     single = measures.one_at_a_time(model, constant, vocabulary.mask_token)
     assert single["n"] == 2 * 32
-    assert single["accuracy"] == 62 / 64  # wrong at the first character of each window, which has none on its left
+    # wrong at the first character of each window, which has none on its left
+    assert single["accuracy"] == 62 / 64
     rates = measures.sweep(model, constant, vocabulary.mask_token)
     assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3
 

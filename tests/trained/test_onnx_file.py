@@ -14,16 +14,22 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
 ):
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
     export(trained, file := tmp_path / "model.onnx")
-    assert "torchvision" not in caplog.text  # without it, PyTorch warns of operators that Folio does not use
+    # without it, PyTorch warns of operators that Folio does not use
+    assert "torchvision" not in caplog.text
     whole, size = onnxruntime.InferenceSession(file), file.stat().st_size
     quantize(file)
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here
     assert list(tmp_path.glob("*.onnx")) == [file]
     small = onnxruntime.InferenceSession(file)
     for session in (whole, small):
-        assert json.loads(session.get_modelmeta().custom_metadata_map["vocabulary"]) == trained.run.vocabulary()
+        assert (
+            json.loads(session.get_modelmeta().custom_metadata_map["vocabulary"])
+            == trained.run.vocabulary()
+        )
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
-        ids = torch.randint(trained.vocabulary.n_tokens, shape, generator=torch.Generator().manual_seed(3))
+        ids = torch.randint(
+            trained.vocabulary.n_tokens, shape, generator=torch.Generator().manual_seed(3)
+        )
         inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}
         exact, close = (torch.from_numpy(each.run(None, inputs)[0]) for each in (whole, small))
         assert exact.shape == (*shape, trained.vocabulary.n_tokens)

@@ -8,7 +8,8 @@ from trained.task_results import gap_closed
 
 def test_scores_of_labels_are_those_of_scikit_learn(capsys):
     generator = np.random.default_rng(0)
-    truth, guesses = generator.integers(3, size=200), generator.integers(4, size=200)  # the fourth is never given
+    # the fourth is never given
+    truth, guesses = generator.integers(3, size=200), generator.integers(4, size=200)
     found = per_label(confusion_matrix(truth, guesses), list("abcd"))
     expected = precision_recall_fscore_support(truth, guesses, labels=range(4), zero_division=0.0)
     for name, *values in zip("abcd", *expected[:3], strict=True):
@@ -18,7 +19,8 @@ def test_scores_of_labels_are_those_of_scikit_learn(capsys):
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "margin", "expected"), [(1.0, 0.1, 0.75), (None, 0.1, None), (1.0, None, None), (0.65, 0.1, None)]
+    ("ceiling", "margin", "expected"),
+    [(1.0, 0.1, 0.75), (None, 0.1, None), (1.0, None, None), (0.65, 0.1, None)],
 )
 def test_the_gap_is_between_the_best_baseline_and_the_ceiling(ceiling, margin, expected):
     means = {"pretrained, fine-tuned": 0.9, "character n-grams": 0.6, "most frequent label": 0.3}

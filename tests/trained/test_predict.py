@@ -49,10 +49,14 @@ def test_json_is_for_programs(predicted):
     assert result["text"] == "the cat sat"
     (blank,) = result["blanks"]
     assert blank["offset"] == 5
-    assert [set(candidate) for candidate in blank["candidates"]] == [{"character", "probability"}] * 2
+    assert [set(candidate) for candidate in blank["candidates"]] == [
+        {"character", "probability"}
+    ] * 2
 
 
-@pytest.mark.parametrize(("encoding", "text"), [("UTF-8", '"é中"'), ("latin-1", '"\\u00e9\\u4e2d"')])
+@pytest.mark.parametrize(
+    ("encoding", "text"), [("UTF-8", '"é中"'), ("latin-1", '"\\u00e9\\u4e2d"')]
+)
 def test_json_is_valid_in_every_encoding_of_the_output(monkeypatch, encoding, text):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     assert as_json({"text": "é中"}) == f'{{"text": {text}}}'
@@ -73,7 +77,11 @@ def test_a_missing_run_is_named_alone(refusal):
 @pytest.mark.parametrize(
     ("words", "answered", "message"),
     [
-        (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary: --unk"),
+        (
+            ["the c_t", "ca_ é", "a d_g"],
+            "the cat\n",
+            "text 2: the character 'é' is not in the vocabulary: --unk",
+        ),
         (["_", "--top", "0"], "", "--top: 0 is out of range: it must be at least 1"),
         (["_", "--unkown"], "", "unrecognized arguments: --unkown: did you mean --unknown?\n"),
         (["the c_t", "\udcff"], "the cat\n", "text 2 is not UTF-8 text"),
@@ -91,7 +99,11 @@ def test_unknown_characters_are_blanks_if_asked(predicted):
 
 
 def test_lines_of_json_are_answered_in_order(filtered, logs):
-    requests = [{"text": "the c_t", "top": 2, "attention": 4, "more": 1}, {"text": "a c_t", "exact": True}, {"text": 3}]
+    requests = [
+        {"text": "the c_t", "top": 2, "attention": 4, "more": 1},
+        {"text": "a c_t", "exact": True},
+        {"text": 3},
+    ]
     lines = [*map(json.dumps, requests), "7", "the c_t"]
     code, output, _, _ = filtered("".join(line + "\n" for line in lines).encode(), "--serve")
     first, *wrong = map(json.loads, output.splitlines())
@@ -112,13 +124,22 @@ def test_lines_come_as_they_arrive():
         def read1(self, size=-1):
             return next(self.chunks)
 
-    batches = [[("line 1", b"one")], [("line 2", b"two"), ("line 3", b"")], [], [], [("line 4", b"three")]]
+    batches = [
+        [("line 1", b"one")],
+        [("line 2", b"two"), ("line 3", b"")],
+        [],
+        [],
+        [("line 4", b"three")],
+    ]
     assert list(lines(Pipe())) == batches
 
 
 def test_a_line_without_end_is_refused(monkeypatch):
     monkeypatch.setattr("predict.LONGEST_LINE", 200_000)
-    with open("/dev/zero", "rb") as zeros, pytest.raises(ConfigError, match="line 1 is longer than 200,000 bytes"):
+    with (
+        open("/dev/zero", "rb") as zeros,
+        pytest.raises(ConfigError, match="line 1 is longer than 200,000 bytes"),
+    ):
         list(lines(zeros))
 
 
@@ -136,7 +157,8 @@ sys.exit(code)
 
 @pytest.fixture
 def filtered(logs, tmp_path, fork_server):
-    """Pipes lines through predict.py; returns its exit code, output and errors, and its peak memory in KiB."""
+    """Pipes lines through predict.py; returns its exit code, output and errors, and its peak memory
+    in KiB."""
 
     def filtered(content: bytes, *options: str) -> tuple[int, str, str, int]:
         (tmp_path / "predict.py").write_text(MEASURED)
@@ -160,7 +182,10 @@ def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(filtered):
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [(b"\xff", "line 3 is not UTF-8 text"), ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary")],
+    [
+        (b"\xff", "line 3 is not UTF-8 text"),
+        ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary"),
+    ],
 )
 def test_the_lines_before_a_bad_one_are_answered(filtered, bad, message):
     code, output, error, _ = filtered(b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")

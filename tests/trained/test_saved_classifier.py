@@ -1,4 +1,5 @@
-"""Classifiers that `finetune.py --save` writes are used by predict.py, transformers and onnxruntime."""
+"""Classifiers that `finetune.py --save` writes are used by predict.py, transformers and
+onnxruntime."""
 
 import io
 import json
@@ -23,11 +24,16 @@ TEXTS = ["the cat sat on the mat.", "a dog", "the cat"]
 
 def written(path, kind):
     """A CSV file: is the text about a cat or a dog, or, for characters, is each one a vowel?"""
-    texts = [f"{('a', 'the')[i // 2 % 2]} {AB[i % 2]} sat {'on the mat'[: i % 9]}" for i in range(90)]
+    texts = [
+        f"{('a', 'the')[i // 2 % 2]} {AB[i % 2]} sat {'on the mat'[: i % 9]}" for i in range(90)
+    ]
     if kind == "texts":
         rows = ["text,label", *(f"{text},{text.split()[1]}" for text in texts)]
     else:
-        rows = ["text,labels", *(f"{text},{''.join('-v'[c in 'aeiou'] for c in text)}" for text in texts)]
+        rows = [
+            "text,labels",
+            *(f"{text},{''.join('-v'[c in 'aeiou'] for c in text)}" for text in texts),
+        ]
     path.write_text("\n".join(rows), encoding="utf-8")
     return path
 
@@ -55,15 +61,21 @@ def test_predict_classifies_new_texts(folder, printed, capsys, monkeypatch):
         found = json.loads(printed(predict.main, folder, "a dog", "--json", "--top", 9))
         assert [each["label"] for each in found["labels"]] == ["dog", "cat"]
         assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("the cat\n\na dög Ω\n".encode() + b"x" * 99)))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO("the cat\n\na dög Ω\n".encode() + b"x" * 99))
+        )
         assert predict.main([str(folder)]) == 0
         output = capsys.readouterr()
-        assert len(output.out.splitlines()) == 4  # an empty line and unknown characters have a label too
+        # an empty line and unknown characters have a label too
+        assert len(output.out.splitlines()) == 4
         assert "1 texts were cut to 64 characters" in output.err
         assert "1 texts are empty" in output.err
         assert "characters are not in the classifier's vocabulary" in output.err
     else:
-        lines = [line.rsplit(maxsplit=2)[:2] for line in printed(predict.main, folder, "the cat").splitlines()]
+        lines = [
+            line.rsplit(maxsplit=2)[:2]
+            for line in printed(predict.main, folder, "the cat").splitlines()
+        ]
         assert lines[:2] == [["'th'", "-"], ["'e'", "v"]]
         found = json.loads(printed(predict.main, folder, "the cat", "--json"))
         pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in found["pieces"]]
@@ -88,7 +100,9 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
         inputs = tokenizer(TEXTS, padding=True, padding_side=side, return_tensors="pt")
         with torch.no_grad():
             theirs = model(**inputs).logits.softmax(-1)
-        for ours, their, is_text in zip(saved.probabilities(TEXTS), theirs, inputs.attention_mask.bool(), strict=True):
+        for ours, their, is_text in zip(
+            saved.probabilities(TEXTS), theirs, inputs.attention_mask.bool(), strict=True
+        ):
             assert torch.allclose(ours, their if their.ndim == 1 else their[is_text], atol=1e-5)
     classify = transformers.pipeline(task, str(tmp_path / "model"), trust_remote_code=True)
     found = classify("the cat")
@@ -111,7 +125,9 @@ def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
         ids = saved.vocabulary.encode(text)[None].numpy()
         (scores,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         ours = saved.probabilities([text])[0]
-        assert torch.allclose(torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5)
+        assert torch.allclose(
+            torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
@@ -133,7 +149,12 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
 
 @pytest.mark.parametrize("trained", ["plain"], indirect=True)
 def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed, refusal):
-    rows = [f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}" for i in range(12) for a in AB for b in AB]
+    rows = [
+        f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}"
+        for i in range(12)
+        for a in AB
+        for b in AB
+    ]
     (tmp_path / "own.csv").write_text("\n".join(["text_a,text_b,label", *rows]), encoding="utf-8")
     saved = tmp_path / "saved"
     words = ["--task", tmp_path / "own.csv", "--draws", 1, "--save", saved]

@@ -29,13 +29,16 @@ def test_blanks_are_tokens(trained, printed):
     assert len(blank["candidates"]) == 2
     assert printed(predict.main, path, "the __ sat", "Zoë _").count("\n") >= 2
     if trained.vocabulary.unknown_token is not None and trained.vocabulary.is_characters:
-        assert printed(predict.main, path, "Zoë _").startswith("Zoë ")  # "ë" is read as [UNK], and stays
+        # "ë" is read as [UNK], and stays
+        assert printed(predict.main, path, "Zoë _").startswith("Zoë ")
     ids = encode(r"the _\_[MASK]", trained)
     assert (ids == trained.vocabulary.mask_token).sum() == 2
 
 
 def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, printed, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n" + b"_" * 65)))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n" + b"_" * 65))
+    )
     assert printed(predict.main, trained.run.path).count("\n") == 3
 
 
@@ -58,12 +61,16 @@ def test_it_is_fine_tuned(few_steps, trained, tmp_path, printed):
     file = csv_of_animals(tmp_path / "animals.csv", " Ω")
     output = printed(finetune.main, trained.run.path, "--task", file, "--draws", 1)
     assert "28 labelled of 28, 12 for testing" in output
-    assert ("the models read them as [UNK]" in output) == (trained.vocabulary.tokens == "characters")
+    assert ("the models read them as [UNK]" in output) == (
+        trained.vocabulary.tokens == "characters"
+    )
 
 
 def test_characters_are_compared_with_characters_only(trained):
     if trained.vocabulary.tokens == "characters":
-        assert set(nearest_characters(trained.model, trained.vocabulary)) == set(trained.vocabulary.characters)
+        assert set(nearest_characters(trained.model, trained.vocabulary)) == set(
+            trained.vocabulary.characters
+        )
         return
     with pytest.raises(ConfigError, match="nearest_characters compares characters"):
         nearest_characters(trained.model, trained.vocabulary)
@@ -73,9 +80,15 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
     again = load_trained(str(trained.run.path))
     assert again.vocabulary.description() == trained.run.vocabulary()
     assert again.data().vocabulary is again.vocabulary
-    assert (again.vocabulary.unknown_token is not None) == ("[UNK]" in trained.vocabulary.special_tokens)
+    assert (again.vocabulary.unknown_token is not None) == (
+        "[UNK]" in trained.vocabulary.special_tokens
+    )
     path, content = trained.run.vocabulary_path, trained.run.vocabulary_path.read_text()
-    damaged = {"tokenizer": {"model": 3}} if trained.vocabulary.tokens == "subwords" else {"special_tokens": 3}
+    damaged = (
+        {"tokenizer": {"model": 3}}
+        if trained.vocabulary.tokens == "subwords"
+        else {"special_tokens": 3}
+    )
     try:
         path.write_text(json.dumps(json.loads(content) | damaged))
         with one_line(RunFolderError, r"vocabulary\.json is damaged"):
@@ -86,11 +99,18 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
 
 def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, printed):
     kinds = ("characters", "bytes", "bpe:270")
-    runs = [small_run(tmp_path / kind, text_file, data__tokens=kind, training__max_steps=2) for kind in kinds]
+    runs = [
+        small_run(tmp_path / kind, text_file, data__tokens=kind, training__max_steps=2)
+        for kind in kinds
+    ]
     output = printed(evaluate.main, *(trained.run.path for trained in runs))
     lines = output[output.index("side by side") :].splitlines()
     assert "no verdict" in lines[0]
     rows = [trained.run.metrics() for trained in runs]
-    losses = [min(row.get("loss.valid_per_character", row["loss.valid"]) for row in each) for each in rows]
+    losses = [
+        min(row.get("loss.valid_per_character", row["loss.valid"]) for row in each) for each in rows
+    ]
     assert [float(line.split()[1]) for line in lines[1:]] == pytest.approx(losses, abs=1e-4)
-    assert [float(line.split()[3]) for line in lines[1:]] == pytest.approx(np.divide(losses, np.log(2)), abs=1e-4)
+    assert [float(line.split()[3]) for line in lines[1:]] == pytest.approx(
+        np.divide(losses, np.log(2)), abs=1e-4
+    )

@@ -1,7 +1,8 @@
-"""A stand-in for an accelerator: computes on the CPU, but its tensors cannot meet those of the CPU or be read at will.
+"""A stand-in for an accelerator: computes on the CPU, but its tensors cannot meet those of the CPU
+or be read at will.
 
-Its tensors report the device `meta`, which PyTorch has everywhere. Reading a value raises `HostRead`, except in some
-functions; mixing devices raises `WrongDevice`.
+Its tensors report the device `meta`, which PyTorch has everywhere. Reading a value raises
+`HostRead`, except in some functions; mixing devices raises `WrongDevice`.
 """
 
 import sys
@@ -21,7 +22,14 @@ from runs.files import ROOT
 DEVICE, CPU = torch.device("meta"), torch.device("cpu")
 aten = torch.ops.aten
 # Operations whose result or its size depends on values; a real accelerator waits for them.
-READS = {aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.equal, aten.masked_select, aten._unique2}
+READS = {
+    aten._local_scalar_dense,
+    aten.nonzero,
+    aten.is_nonzero,
+    aten.equal,
+    aten.masked_select,
+    aten._unique2,
+}
 READS |= {aten.unique_consecutive, aten.unique_dim, aten.bincount, aten.repeat_interleave}
 COPIES, INDEXINGS = {aten.copy_, aten._to_copy}, {aten.index, aten.index_put, aten.index_put_}
 
@@ -41,7 +49,11 @@ class OnDevice(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
+        layout = {
+            "strides": inner.stride(),
+            "storage_offset": inner.storage_offset(),
+            "dtype": inner.dtype,
+        }
         tensor = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=DEVICE, **layout)
         tensor.inner = inner
         return tensor
@@ -90,17 +102,25 @@ class Computing(TorchDispatchMode):
         is_mixed = ours and any(each.dim() for each in tensors if not isinstance(each, OnDevice))
         if is_mixed and kind not in COPIES and not (kind is aten.index and may_read):
             raise WrongDevice(f"{func} at {place()} has tensors of both devices")
-        is_read = kind in READS or (kind in INDEXINGS and any(i is not None and i.dtype == torch.bool for i in args[1]))
-        to_host = kind in COPIES and (kwargs.get("device") == CPU or not isinstance(args[0], OnDevice))
+        is_read = kind in READS or (
+            kind in INDEXINGS and any(i is not None and i.dtype == torch.bool for i in args[1])
+        )
+        to_host = kind in COPIES and (
+            kwargs.get("device") == CPU or not isinstance(args[0], OnDevice)
+        )
         if ours and (is_read or to_host) and not may_read:
             raise HostRead(f"{func} at {place()}")
         is_created = torch.device(kwargs.get("device") or CPU) == DEVICE
         kwargs |= {"device": CPU} if is_created else {}
-        args, kwargs = tree_map(lambda each: each.inner if isinstance(each, OnDevice) else each, (args, kwargs))
+        args, kwargs = tree_map(
+            lambda each: each.inner if isinstance(each, OnDevice) else each, (args, kwargs)
+        )
         result = func(*args, **kwargs)
         if is_created or (ours and not to_host):
             return tree_map_only(
-                torch.Tensor, lambda each: ours[id(each)] if id(each) in ours else OnDevice(each), result
+                torch.Tensor,
+                lambda each: ours[id(each)] if id(each) in ours else OnDevice(each),
+                result,
             )
         return result
 
@@ -125,12 +145,17 @@ def within_folio(file):
 
 @contextmanager
 def computing(readers=None):
-    """Computes on the stand-in. Values may be read in some places only: files and functions; None: anywhere."""
+    """Computes on the stand-in. Values may be read in some places only: files and functions; None:
+    anywhere."""
     with pytest.MonkeyPatch.context() as patch:
         autocast, fused = torch.autocast, optimizer._get_fused_kernels_supported_devices
         made = {DEVICE: Generator, CPU: torch.Generator}
         patch.setattr(torch, "Generator", lambda device=CPU: made[torch.device(device)]())
-        patch.setattr(torch, "autocast", lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k))
+        patch.setattr(
+            torch,
+            "autocast",
+            lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k),
+        )
         patch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: [*fused(), "meta"])
         patch.setattr(torch.accelerator, "synchronize", lambda device: None)
         with Creation(), Computing(readers):

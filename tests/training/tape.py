@@ -1,4 +1,5 @@
-"""A stand-in for CUDA graphs on machines without CUDA: records operations and repeats them on the same tensors."""
+"""A stand-in for CUDA graphs on machines without CUDA: records operations and repeats them on the
+same tensors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,8 +11,9 @@ from torch.utils._pytree import tree_leaves
 
 
 class Tape(TorchDispatchMode):
-    """Records what runs inside `recorded`. Like a CUDA graph, it leaves every tensor unchanged while it records; a
-    replay uses the Python numbers of the recording, and the tensors as they are at the time of the replay."""
+    """Records what runs inside `recorded`. Like a CUDA graph, it leaves every tensor unchanged
+    while it records; a replay uses the Python numbers of the recording, and the tensors as they are
+    at the time of the replay."""
 
     pools: ClassVar[list[object]] = []  # of all recordings
 
@@ -22,11 +24,18 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
-        assert func is not torch.ops.aten._local_scalar_dense.default, "a number was read back from the device"
-        named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+        assert func is not torch.ops.aten._local_scalar_dense.default, (
+            "a number was read back from the device"
+        )
+        named = {
+            argument.name: value
+            for argument, value in zip(func._schema.arguments, args, strict=False)
+        } | kwargs
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                self._before += [(tensor, tensor.clone()) for tensor in tree_leaves(named.get(argument.name))]
+                self._before += [
+                    (tensor, tensor.clone()) for tensor in tree_leaves(named.get(argument.name))
+                ]
         result = func(*args, **kwargs)
         self.operations.append((func, args, kwargs, result))
         return result
@@ -49,6 +58,8 @@ class Tape(TorchDispatchMode):
     def replay(self) -> None:
         with torch.no_grad():
             for func, args, kwargs, result in self.operations:
-                for static, new in zip(tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True):
+                for static, new in zip(
+                    tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True
+                ):
                     if isinstance(static, torch.Tensor) and static.data_ptr() != new.data_ptr():
                         static.copy_(new)

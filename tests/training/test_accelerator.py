@@ -1,4 +1,5 @@
-"""Everything that trains runs on a device whose values are not read, except where docs/reading.md says so."""
+"""Everything that trains runs on a device whose values are not read, except where docs/reading.md
+says so."""
 
 import re
 from contextlib import nullcontext
@@ -19,21 +20,33 @@ SHORT = {"training.max_steps": 3, "training.evaluations": 1, "sample.every_evalu
 SHORT |= {"sample.prompts": ["Ne daz rants iv Insk"]}
 SHORT |= {key: value for key, value in TINY.items() if key not in ("training.stages", *SHORT)}
 CASES = {f"preset {name}": {"preset": name} for name in presets()}
-BESIDE = {  # strategies, so that fewer runs try everything; a mixture asks all of its strategies for each batch
+# strategies, so that fewer runs try everything; a mixture asks all of its strategies for each batch
+BESIDE = {
     "random": {"objective.nsp": True},
     "whole_word": {"objective.sop": True},
     "span": {"data.tokens": "bpe:300"},
     "entity": {"data.tokens": "bytes"},
     "pmi": {"masking.masks": "static", "masking.corrupt": "unit", "masking.no_mask_tokens": "ae"},
-    "adaptive": {"training.optimizer": "adamw", "training.grad_accum_steps": 2, "data.sampling": "shuffled"},
+    "adaptive": {
+        "training.optimizer": "adamw",
+        "training.grad_accum_steps": 2,
+        "data.sampling": "shuffled",
+    },
     "mixture": {"masking.mixture": [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]},
 }
-CASES |= {f"strategy {name}": {"masking.strategy": name, "model.n_layers": 1, **keys} for name, keys in BESIDE.items()}
+CASES |= {
+    f"strategy {name}": {"masking.strategy": name, "model.n_layers": 1, **keys}
+    for name, keys in BESIDE.items()
+}
 
 
 def places():
     """The functions that may read values of the device: the list in docs/reading.md."""
-    section = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8").partition("## Where the host waits")[2]
+    section = (
+        (ROOT / "docs" / "reading.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where the host waits")[2]
+    )
     rows = re.findall(r"^\| `([\w/]+\.py)` \| ([^|]+) \|", section.partition("\n## ")[0], re.M)
     return {(path, name) for path, names in rows for name in re.findall(r"`(\w+)`", names)}
 
@@ -67,7 +80,9 @@ def test_a_run_reads_no_value_of_the_device_outside_of_the_listed_places(built, 
     with computing(places()):
         configs.trainer.train()
     assert configs.trainer.step == 3
-    assert not all(map(torch.equal, before, (parameter.inner for parameter in configs.network.parameters())))
+    assert not all(
+        map(torch.equal, before, (parameter.inner for parameter in configs.network.parameters()))
+    )
 
 
 def test_a_step_on_the_device_does_what_one_on_the_cpu_does(built):

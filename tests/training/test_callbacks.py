@@ -73,16 +73,24 @@ def test_a_request_is_applied_once_and_recorded_as_an_event():
         resumed.load_state_dict(panel.state_dict())
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
         assert each.knobs == Knobs(0.5, 0.3)
-        assert row_after(each) == {"masking_prob": 0.3, "changed_by_hand": True, "learning_rate_factor": 0.5}
+        assert row_after(each) == {
+            "masking_prob": 0.3,
+            "changed_by_hand": True,
+            "learning_rate_factor": 0.5,
+        }
     event = {
         "event": "changed by hand", "step": 7, "seconds": 1.0,
         "before": {"learning_rate_factor": 1.0, "masking_prob": None}, "after": CHANGE,
     }  # fmt: skip
     assert trainer.events == [("changed", event)]
-    assert trainer.recording.lines == ["changed by hand at step 7: learning_rate_factor 0.5, masking_prob 0.3"]
+    assert trainer.recording.lines == [
+        "changed by hand at step 7: learning_rate_factor 0.5, masking_prob 0.3"
+    ]
 
 
-@pytest.mark.parametrize("request_", [{"learning_rate_factor": 1e9}, {"masking_prob": 2}, {"dropout": 0.1}])
+@pytest.mark.parametrize(
+    "request_", [{"learning_rate_factor": 1e9}, {"masking_prob": 2}, {"dropout": 0.1}]
+)
 def test_an_invalid_request_is_reported_once_and_changes_nothing(request_):
     panel, trainer = KnobPanel(), Steered(request_)
     for _ in range(2):
@@ -98,7 +106,11 @@ def test_without_a_request_or_a_difference_nothing_happens():
     panel, trainer = KnobPanel(), Steered()
     for trainer.recording.wanted in (None, {}, {"learning_rate_factor": 1, "masking_prob": "none"}):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
-    assert (row_after(panel), trainer.events, trainer.recording.lines) == ({"masking_prob": 0.15}, [], [])
+    assert (row_after(panel), trainer.events, trainer.recording.lines) == (
+        {"masking_prob": 0.15},
+        [],
+        [],
+    )
 
 
 def test_rows_wait_for_room_and_are_written_once_in_order(tmp_path, monkeypatch):
@@ -116,7 +128,10 @@ def test_rows_wait_for_room_and_are_written_once_in_order(tmp_path, monkeypatch)
     rows = [metrics_row(step) for step in (1, 2, 3, 4)]
     for row in rows[:3]:
         recorder.evaluated(trainer, row, None)
-    assert trainer.recording.lines == ["cannot write a row; it stays queued (No space left on device)"] * 3
+    assert (
+        trainer.recording.lines
+        == ["cannot write a row; it stays queued (No space left on device)"] * 3
+    )
     room[0] = 2
     with pytest.raises(OSError, match="No space"):
         recorder.state_dict()
@@ -127,7 +142,9 @@ def test_rows_wait_for_room_and_are_written_once_in_order(tmp_path, monkeypatch)
     assert run.metrics() == rows
 
 
-def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkpoint_as_they_were(tmp_path):
+def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkpoint_as_they_were(
+    tmp_path,
+):
     recorder, trainer, weight = Recorder(RunFolder(tmp_path), {}), Steered(), torch.zeros(2)
     recorder.run.checkpoints.write_text("in the way")
     recorder.evaluated(trainer, {"step": 3, "loss.valid": 1.5}, {"weight": weight})
@@ -140,7 +157,9 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
     assert best.state["step"] == 3
 
 
-def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_for_it(tmp_path, monkeypatch):
+def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_for_it(
+    tmp_path, monkeypatch
+):
     """A failure is reported once, by the next save; the last one raises it."""
     gate, weight, trainer = threading.Event(), torch.zeros(2), Steered()
     save = Content.save
@@ -175,7 +194,11 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
     trainer, lines = configs_for(corpus_file, training__max_seconds=9.0).trainer, Recording()
     trainer.callbacks = [lines]
     choice = ThreadChoice()
-    for seconds, expected in (({1: 0.95, 2: 1.0}, 2), ({1: 0.5, 2: 1.0}, 1), ({1: 1.0, 2: 0.95}, 1)):
+    for seconds, expected in (
+        ({1: 0.95, 2: 1.0}, 2),
+        ({1: 0.5, 2: 1.0}, 1),
+        ({1: 1.0, 2: 0.95}, 1),
+    ):
         monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda *_, found=seconds: found)
         choice.begin(trainer)
         assert torch.get_num_threads() == expected

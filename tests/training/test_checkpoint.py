@@ -26,7 +26,9 @@ def model(value: float) -> torch.nn.Module:
 
 def save(folder, step: int) -> None:
     """Save a checkpoint of a step, with weights and a state of that number."""
-    content = Content.of(model(float(step)).state_dict(), {"step": step, "moment": torch.full((3,), step)})
+    content = Content.of(
+        model(float(step)).state_dict(), {"step": step, "moment": torch.full((3,), step)}
+    )
     save_last(folder, content.save)
 
 
@@ -55,7 +57,9 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
     }
     dtypes = (torch.uint8, torch.int64, torch.bool, torch.float64, torch.bfloat16)
     tensors = [torch.tensor([[0, 1, 2], [1, 0, 1]]).to(dtype).t() for dtype in dtypes]
-    content = Content.of({"weight": tensors[0]}, state | {"tensors": tensors, "moved": tensors[1][1]})
+    content = Content.of(
+        {"weight": tensors[0]}, state | {"tensors": tensors, "moved": tensors[1][1]}
+    )
     content.save(tmp_path / "file")
     found = load_checkpoint(tmp_path / "file").state
     torch.testing.assert_close(found["tensors"], tensors, rtol=0, atol=0)
@@ -72,7 +76,9 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
 def test_weights_that_two_modules_share_are_saved(tmp_path):
     """As in a decoder that is tied to the embedding."""
 
-    models = [torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7)) for _ in range(2)]
+    models = [
+        torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7)) for _ in range(2)
+    ]
     for each in models:
         each[1].weight = each[0].weight
     saved, other = models
@@ -83,7 +89,9 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
 
 
 def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
-    Content.of(model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5}).save(tmp_path / "best.safetensors")
+    Content.of(model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5}).save(
+        tmp_path / "best.safetensors"
+    )
     with safe_open(tmp_path / "best.safetensors", "pt") as file:
         assert set(file.keys()) == {"weight", "bias"}
         assert (file.get_tensor("weight") == 3).all()
@@ -94,7 +102,9 @@ def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tenth", range(11))
 @pytest.mark.parametrize("damage", ["truncate", "flip"])
-def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(folder, name, tenth, damage):
+def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
+    folder, name, tenth, damage
+):
     """With the damage at every tenth of the file's length."""
     assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
     check_found(folder, {2})
@@ -128,7 +138,9 @@ def test_a_run_of_an_earlier_version_keeps_its_best_weights_but_is_not_resumed(t
     for name in ("best.safetensors", "last.safetensors"):
         save_file({"weight": torch.ones(2)}, tmp_path / name, {"sha256": digest})
     assert checkpoint.load_weights(tmp_path / "best.safetensors")["weight"].equal(torch.ones(2))
-    with pytest.raises(CheckpointError, match=r"last\.safetensors does not have format 3: resume with the version"):
+    with pytest.raises(
+        CheckpointError, match=r"last\.safetensors does not have format 3: resume with the version"
+    ):
         load_last(tmp_path)
 
 
@@ -148,9 +160,12 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize(("n_before", "moment"), [(0, 1), *((n, moment) for n in (1, 2) for moment in range(3))])
+@pytest.mark.parametrize(
+    ("n_before", "moment"), [(0, 1), *((n, moment) for n in (1, 2) for moment in range(3))]
+)
 def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch, n_before, moment):
-    """The process is killed before a rename: of the written file, of `last` if there is one, and of `new`."""
+    """The process is killed before a rename: of the written file, of `last` if there is one, and of
+    `new`."""
     for step in range(1, n_before + 1):
         save(tmp_path, step)
     renames = itertools.count()
@@ -184,7 +199,8 @@ def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monke
 
 
 def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
-    """Rows are queued until they can be written, and checkpoints are tried again. A limit stands for the disk."""
+    """Rows are queued until they can be written, and checkpoints are tried again. A limit stands
+    for the disk."""
 
     def fill_up_or_clear(callbacks) -> None:
         if len(callbacks.rows) == 2:
@@ -192,7 +208,11 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
         if len(callbacks.rows) == 6:
             disk.close()
 
-    keys = {"training__max_steps": 8, "training__evaluations": 8, "checkpoint__every_seconds": 0.001}
+    keys = {
+        "training__max_steps": 8,
+        "training__evaluations": 8,
+        "checkpoint__every_seconds": 0.001,
+    }
     with ExitStack() as disk:
         trained = train(on_row=fill_up_or_clear, **keys)
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 9))

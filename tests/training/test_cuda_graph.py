@@ -39,7 +39,9 @@ class Recorded:
     def adjust(self, stage: Stage) -> None:
         """What the loop does before a step: record it if that is due."""
         clock, training_step = SimpleNamespace(stopped=nullcontext), self.configs.step
-        trainer = SimpleNamespace(clock=clock, training_step=training_step, report=self.lines.append)
+        trainer = SimpleNamespace(
+            clock=clock, training_step=training_step, report=self.lines.append
+        )
         self.graphs.adjust(trainer, stage, 1.0)
 
     def is_due(self, stage: Stage) -> bool:
@@ -97,12 +99,17 @@ def on_tape(monkeypatch):
     ],
 )
 def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
-    """Through two lengths and back, or three masking rates in turn, with a learning rate that changes, bit for bit."""
+    """Through two lengths and back, or three masking rates in turn, with a learning rate that
+    changes, bit for bit."""
     eager, replayed = (configs_for(corpus_file, **keys) for _ in range(2))
     recordable(eager)
     recorded = recordable(replayed)
     rows, n, n_replayed = eager.training.all_stages, EAGER_STEPS + 3, 0
-    stages = rows * n if "training__stages" in keys else [stage for stage in (*rows, rows[0]) for _ in range(n)]
+    stages = (
+        rows * n
+        if "training__stages" in keys
+        else [stage for stage in (*rows, rows[0]) for _ in range(n)]
+    )
     for i, stage in enumerate(stages):
         before = state_of(replayed)
         recorded.adjust(stage)
@@ -112,7 +119,8 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
         assert torch.equal(weights(eager), weights(replayed))
         n_replayed += shape_of(replayed.step, stage) in recorded.graphs._recorded
     assert not recorded.lines
-    assert n_replayed == 3 * 3  # each rate has its own graph, and graphs of another length are dropped
+    # each rate has its own graph, and graphs of another length are dropped
+    assert n_replayed == 3 * 3
     assert len(Tape.pools) == 3
     # A pool lives as long as one of its graphs, and one per graph would need more memory.
     assert len({id(pool) for pool in Tape.pools}) == (1 if "training__stages" in keys else 3)
@@ -145,7 +153,9 @@ def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
 
     def optimize(is_finite: torch.Tensor) -> None:
         if isinstance(_get_current_dispatch_mode(), Tape):
-            for group in (group for optimizer in update.optimizers for group in optimizer.param_groups):
+            for group in (
+                group for optimizer in update.optimizers for group in optimizer.param_groups
+            ):
                 group["lr"] = group["lr"].clone().fill_(1e-3)
         original(is_finite)
 
@@ -154,7 +164,8 @@ def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
 
 
 def input_outside_the_static_buffer(monkeypatch, update: Update) -> None:
-    """New batches are copied elsewhere, so the graph keeps reading the labels that it was recorded with."""
+    """New batches are copied elsewhere, so the graph keeps reading the labels that it was recorded
+    with."""
     monkeypatch.setattr(cuda_graph, "_inputs", lambda batch: [batch.inputs, batch.positions])
 
 
@@ -165,7 +176,12 @@ def optimizer_state_created_while_recording(monkeypatch, update: Update) -> None
 
 
 @pytest.mark.parametrize(
-    "fault", [learning_rate_in_the_graph, input_outside_the_static_buffer, optimizer_state_created_while_recording]
+    "fault",
+    [
+        learning_rate_in_the_graph,
+        input_outside_the_static_buffer,
+        optimizer_state_created_while_recording,
+    ],
 )
 def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: Callable):
     eager, faulty = (configs_for(corpus_file) for _ in range(2))
@@ -217,15 +233,24 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
 
 
 def test_an_update_changes_its_tensors_in_place(corpus_file):
-    """A graph knows addresses only. Noam computes its learning rate in Python, so it is never recorded."""
+    """A graph knows addresses only. Noam computes its learning rate in Python, so it is never
+    recorded."""
     assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
     configs = configs_for(corpus_file)
     update = configs.step.update
     assert can_record(update)
 
     def addresses() -> list[int]:
-        state = [value for each in update.optimizers for values in each.state.values() for value in values.values()]
-        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, update.skipped_in_a_row)]
+        state = [
+            value
+            for each in update.optimizers
+            for values in each.state.values()
+            for value in values.values()
+        ]
+        return [
+            tensor.data_ptr()
+            for tensor in (*configs.network.parameters(), *state, update.skipped_in_a_row)
+        ]
 
     configs.step(STAGE)
     before, addresses_before = weights(configs), addresses()
@@ -240,8 +265,11 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
         assert relative_difference(weights(plain), weights(on_device)) < 1e-5
-        for one, other in zip(plain.step.update.optimizers, on_device.step.update.optimizers, strict=True):
-            assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])  # numbers, as saved
+        for one, other in zip(
+            plain.step.update.optimizers, on_device.step.update.optimizers, strict=True
+        ):
+            # numbers, as saved
+            assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])
 
 
 def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
@@ -253,8 +281,8 @@ def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
 
 
 def noisy(recorded: Recorded, size: float, of_update: float = 0.0) -> None:
-    """Kernels that add in varying order: every update leaves noise of this relative size in one optimizer state, and
-    `of_update` in what it adds to a matrix."""
+    """Kernels that add in varying order: every update leaves noise of this relative size in one
+    optimizer state, and `of_update` in what it adds to a matrix."""
     update, generator = recorded.graphs.update, torch.Generator().manual_seed(0)
     matrix = recorded.configs.network.encoder.layers[0].attention.output.weight.data
 
@@ -266,7 +294,11 @@ def noisy(recorded: Recorded, size: float, of_update: float = 0.0) -> None:
             before = matrix.clone()
             outcome = update(batches)
             change = matrix - before
-            matrix.add_(torch.randn(change.shape, generator=generator) * change.square().mean().sqrt() * of_update)
+            matrix.add_(
+                torch.randn(change.shape, generator=generator)
+                * change.square().mean().sqrt()
+                * of_update
+            )
             state = next(iter(update.optimizers[0].state.values()))["exp_avg"]
             state.add_(torch.randn(state.shape, generator=generator) * state.abs().mean() * size)
             return outcome
@@ -277,7 +309,8 @@ def noisy(recorded: Recorded, size: float, of_update: float = 0.0) -> None:
 @pytest.mark.parametrize(
     ("size", "of_update", "fault", "accepted"),
     [
-        (1e-5, 1e-2, None, True),  # as Muon in bfloat16 makes of it, in a matrix that started at zero
+        # as Muon in bfloat16 makes of it, in a matrix that started at zero
+        (1e-5, 1e-2, None, True),
         (1e-5, 1e-2, learning_rate_in_the_graph, False),
         (1e-5, 1e-2, input_outside_the_static_buffer, False),
         (1e-5, 0.5, None, False),
@@ -294,7 +327,9 @@ def test_noise_is_accepted_up_to_a_limit_and_hides_no_fault(
     if fault:
         fault(monkeypatch, configs.step.update)
     recorded.adjust(STAGE)
-    assert ["a replayed step differs from an eager one" in line for line in recorded.lines] == [True] * (not accepted)
+    assert ["a replayed step differs from an eager one" in line for line in recorded.lines] == [
+        True
+    ] * (not accepted)
     assert bool(recorded.graphs._recorded) == accepted
 
 
@@ -326,7 +361,8 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
     other.step(STAGE)
     for _ in range(EAGER_STEPS + 1):
         step(plain, share=0.5)
-    assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)  # the same windows and masks
+    # the same windows and masks
+    assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)
 
 
 @needs_cuda
@@ -336,7 +372,9 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
 def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, keys):
     eager, replayed = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
     recorded = recordable(replayed)
-    for i, stage in enumerate(stage for stage in eager.training.all_stages for _ in range(EAGER_STEPS + 4)):
+    for i, stage in enumerate(
+        stage for stage in eager.training.all_stages for _ in range(EAGER_STEPS + 4)
+    ):
         recorded.adjust(stage)
         sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
         assert sums["n_labels"] == others["n_labels"]

@@ -38,7 +38,10 @@ def test_at_the_training_length_the_model_sees_each_piece_alone():
                 logits = net(tokens.masked_fill(mask, MASK)[None])[mask]
                 losses.append(F.cross_entropy(logits, tokens[mask], reduction="none"))
         expected = torch.cat(losses).mean().item()
-        assert abs(evaluate(net, data, mask_token=MASK, seq_len=seq_len).loss_at_seq_len - expected) < 1e-5
+        assert (
+            abs(evaluate(net, data, mask_token=MASK, seq_len=seq_len).loss_at_seq_len - expected)
+            < 1e-5
+        )
 
 
 def test_evaluations_have_no_dropout_draw_nothing_and_agree_bit_for_bit():
@@ -53,13 +56,17 @@ def test_evaluations_have_no_dropout_draw_nothing_and_agree_bit_for_bit():
 def test_a_window_without_masks_has_a_loss_of_zero():
     data = validation(3)
     data.masked[1] = False
-    losses, correct = per_window(masked_outcomes(small_model(), data.windows, data.masked, MASK), data.masked)
+    losses, correct = per_window(
+        masked_outcomes(small_model(), data.windows, data.masked, MASK), data.masked
+    )
     assert losses[1] == correct[1] == 0
     assert losses[0] > 0
 
 
 def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
-    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.EmbeddingBag(5, 2))
+    model = nn.Sequential(
+        nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.EmbeddingBag(5, 2)
+    )
     nn.init.constant_(model[0].weight, 3.0)
     nn.init.constant_(model[1].weight, 1.0)
     assert WeightNorm().norm(model) == pytest.approx(5**0.5)
@@ -69,7 +76,10 @@ def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
 
 def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions_and_leave_unknown_characters_visible():
     counts = bound_masks(validation(64), rounds=4).sum(-1)  # [4, 64]
-    assert all(part.sort().values.tolist() == list(range(64 * i + 1, 64 * i + 65)) for i, part in enumerate(counts))
+    assert all(
+        part.sort().values.tolist() == list(range(64 * i + 1, 64 * i + 65))
+        for i, part in enumerate(counts)
+    )
     assert all(len(set(window.tolist())) == 4 for window in counts.T)
     data = validation(8)
     data.windows[:, ::2] = 28
@@ -80,11 +90,16 @@ def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions_and_leave_
 
 
 def test_the_bound_gives_every_number_of_masked_positions_the_same_weight():
-    """A model that always says the same: the bound is the mean of its losses, over whatever is masked."""
+    """A model that always says the same: the bound is the mean of its losses, over whatever is
+    masked."""
     data, net = validation(4), small_model()
     nn.init.zeros_(net.encoder.embedding.weight)
     nn.init.normal_(net.decoder_bias)
     losses = -net.decoder_bias.detach().log_softmax(-1)[data.windows]
     masks = bound_masks(data, rounds=8)
-    expected = torch.stack([losses.masked_fill(~mask, 0).sum(1) / mask.sum(1) for mask in masks]).mean(0)
-    assert torch.allclose(any_order_bound(net, data.windows, masks, MASK).float(), expected, atol=1e-5)
+    expected = torch.stack(
+        [losses.masked_fill(~mask, 0).sum(1) / mask.sum(1) for mask in masks]
+    ).mean(0)
+    assert torch.allclose(
+        any_order_bound(net, data.windows, masks, MASK).float(), expected, atol=1e-5
+    )

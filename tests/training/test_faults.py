@@ -20,7 +20,8 @@ WITH_TABLE = {"model__ngrams": 3}
 
 
 def breaking(model: torch.nn.Module, in_gradients: bool = False) -> RemovableHandle:
-    """Makes the logits of a model NaN in training until it is removed, or with `in_gradients` only its gradients."""
+    """Makes the logits of a model NaN in training until it is removed, or with `in_gradients` only
+    its gradients."""
 
     def broken(_, inputs, logits):
         if in_gradients:  # sqrt(0) is 0 with an infinite slope
@@ -32,8 +33,12 @@ def breaking(model: torch.nn.Module, in_gradients: bool = False) -> RemovableHan
 
 @pytest.mark.parametrize("in_gradients", [False, True])
 @pytest.mark.parametrize("on_a_device", [False, True])
-@pytest.mark.parametrize("keys", [{"masking__strategy": "random"}, {"masking__strategy": "adaptive"}, WITH_TABLE])
-def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_file, in_gradients, on_a_device, keys):
+@pytest.mark.parametrize(
+    "keys", [{"masking__strategy": "random"}, {"masking__strategy": "adaptive"}, WITH_TABLE]
+)
+def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(
+    corpus_file, in_gradients, on_a_device, keys
+):
     configs = configs_for(corpus_file, **keys)
     step = configs.step
     step.update.reading_synchronizes = on_a_device
@@ -44,7 +49,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
         for skipped in (1, 2):
             sums = step(STAGE)
             assert step.update.skipped_in_a_row == skipped
-            assert all(total == 0 for total in sums.values())  # a single NaN would spoil the sums of the interval
+            # a single NaN would spoil the sums of the interval
+            assert all(total == 0 for total in sums.values())
     assert torch.equal(weights(configs), before)
     assert [str(optimizer.state_dict()) for optimizer in step.update.optimizers] == optimizer
     assert step(STAGE)["n_labels"] > 0
@@ -69,12 +75,17 @@ def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
 @pytest.mark.parametrize(
     ("n_steps", "message"),
     [
-        (60, rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64.* lower training\.learning_rate"),
+        (
+            60,
+            rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64.* lower training\.learning_rate",
+        ),
         # Too few steps for that check, but a row would have no training loss.
         (8, r"the loss is nan in training and .* at step 8 .* lower training\.learning_rate"),
     ],
 )
-def test_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, train, n_steps, message):
+def test_skipped_steps_stop_the_run_with_the_last_good_weights(
+    corpus_file, train, n_steps, message
+):
     configs = configs_for(corpus_file, training__max_steps=n_steps)
     good: list[torch.Tensor] = []
 
@@ -83,7 +94,9 @@ def test_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, trai
         breaking(configs.network)
 
     with one_line(HealthCheckError, message):
-        train(configs, on_row=break_it, training__max_steps=n_steps, checkpoint__every_seconds=0.001)
+        train(
+            configs, on_row=break_it, training__max_steps=n_steps, checkpoint__every_seconds=0.001
+        )
     assert torch.equal(weights(configs), good[0])
 
 
@@ -103,15 +116,27 @@ def test_sizes_that_cannot_fit_are_refused_before_anything_is_allocated(keys):
 def test_a_batch_whose_lookups_cannot_be_indexed_on_cuda_is_refused(monkeypatch):
     monkeypatch.setattr("configs.devices.available_device", lambda name: name)
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 2**50)
-    keys = {"model.d_model": 384, "model.ngrams": 4, "model.ngram_parts": 1, "training.chars_per_step": 279_680}
-    for allowed in ({"device": "cpu"}, {"training.chars_per_step": 279_616}, {"training.grad_accum_steps": 2}):
+    keys = {
+        "model.d_model": 384,
+        "model.ngrams": 4,
+        "model.ngram_parts": 1,
+        "training.chars_per_step": 279_680,
+    }
+    for allowed in (
+        {"device": "cpu"},
+        {"training.chars_per_step": 279_616},
+        {"training.grad_accum_steps": 2},
+    ):
         resolve(TINY, {"device": "cuda", **keys, **allowed})
-    with pytest.raises(ConfigError, match=r"exceed 2\^31 numbers: raise training.grad_accum_steps \(now 1\)"):
+    with pytest.raises(
+        ConfigError, match=r"exceed 2\^31 numbers: raise training.grad_accum_steps \(now 1\)"
+    ):
         resolve(TINY, {"device": "cuda", **keys})
 
 
 def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
-    """A real one: the process may have one more GiB of addresses, and each activation of the step needs as much."""
+    """A real one: the process may have one more GiB of addresses, and each activation of the step
+    needs as much."""
     keys = {
         "data.corpus": corpus_file, "logs": tmp_path / "logs", "device": "cpu", "training.compile": "false",
         "training.max_steps": 1, "training.chars_per_step": 2**19, "model.d_model": 512, "model.ngrams": 0,

@@ -14,7 +14,8 @@ from training.health_checks import HealthCheckError, HealthChecks, check_for_lea
 
 
 def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
-    """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest possible."""
+    """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest
+    possible."""
 
     def without_masking(model, windows, masked, mask_token):
         class Leaky(torch.nn.Module):
@@ -28,7 +29,11 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
         return masked_outcomes(Leaky(), windows, masked, mask_token)
 
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
-    keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
+    keys = {
+        "masking__randomize_prob": 0.0,
+        "masking__no_change_prob": 1.0,
+        "training__chars_per_step": 1024,
+    }
     keys |= {"training__max_steps": 300, "training__evaluations": 6, "model__n_layers": 1}
     configs = configs_for("play", **keys)
     configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
@@ -40,7 +45,8 @@ def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch, empt
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     monkeypatch.delenv("FOLIO_TINY_SHAKESPEARE", raising=False)
     monkeypatch.setattr("data.corpus.TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
-    rows = train(data__corpus="auto", training__max_steps=40).callbacks.rows  # without the text, auto is the play
+    # without the text, auto is the play
+    rows = train(data__corpus="auto", training__max_steps=40).callbacks.rows
     for row in rows:
         assert row["corpus"] == "play"
         assert row["excess"] == row["loss.valid"] - row["floor.valid"] > 0
@@ -49,7 +55,8 @@ def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch, empt
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_nearly_perfect_model_is_not_accused(seed: int):
-    """Of all honest models, those that know the grammar almost exactly are the hardest to tell from a leak."""
+    """Of all honest models, those that know the grammar almost exactly are the hardest to tell from
+    a leak."""
     automaton, other = random_automaton(seed, n_states=6), random_automaton(seed + 100, n_states=6)
     floor, losses = losses_of(automaton, mixed(automaton, other, 0.01), 100, seed)
     check_for_leak(losses, floor)
@@ -71,7 +78,9 @@ def warnings_after(*rows: dict) -> list[str]:
 
 
 def test_a_plateau_is_several_late_evaluations_near_unigram():
-    early, near, learned = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
+    early, near, learned = (
+        {"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6))
+    )
     assert "stays near unigram" in warnings_after(near, near, near)[0]
     assert len(warnings_after(early, early, near, near)) == 1  # once
     assert not warnings_after(early, early, early)
@@ -80,7 +89,9 @@ def test_a_plateau_is_several_late_evaluations_near_unigram():
 
 
 def test_many_ignored_labels_are_warned_about_once():
-    few, many = ({"loss.valid": 1.0, "ignored_labels": share, "chars": 0} for share in (0.005, 0.02))
+    few, many = (
+        {"loss.valid": 1.0, "ignored_labels": share, "chars": 0} for share in (0.005, 0.02)
+    )
     (line,) = warnings_after(few, few, many, many)
     assert "2% of the selected positions have no label" in line
 
@@ -93,5 +104,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     assert row["ignored_labels"] == 0.5
     with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
-    with pytest.raises(HealthCheckError, match=r"nan in validation at step 4 .* lower training\.learning_rate"):
+    with pytest.raises(
+        HealthCheckError, match=r"nan in validation at step 4 .* lower training\.learning_rate"
+    ):
         check_row(row | {"loss.valid": float("nan")})

@@ -1,7 +1,7 @@
 """Real processes that are interrupted, killed, or started at the same time.
 
-An interrupted run that is resumed ends like one that was not interrupted: with the same weights, bit for bit, and the
-same rows.
+An interrupted run that is resumed ends like one that was not interrupted: with the same weights,
+bit for bit, and the same rows.
 """
 
 import random
@@ -19,7 +19,10 @@ from tests.fork_server import ForkServer, Program
 KEYS = {
     "training.max_steps": 60,
     "training.evaluations": 6,
-    "training.stages": [{"until": 0.4, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
+    "training.stages": [
+        {"until": 0.4, "seq_len": 32, "masking_prob": 0.3},
+        {"until": 1.0, "seq_len": 64},
+    ],
     "training.grad_accum_steps": 2,
     "data.sampling": "shuffled",
     "masking.strategy": "adaptive",
@@ -34,7 +37,10 @@ class Programs:
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
         self.fork_server = fork_server
-        self.logs, self.config = folder / "logs", config_file(folder, KEYS | {"data.corpus": corpus})
+        self.logs, self.config = (
+            folder / "logs",
+            config_file(folder, KEYS | {"data.corpus": corpus}),
+        )
 
     def start(self, *keys: str) -> Program:
         return self._start("--config", self.config, *keys)
@@ -43,7 +49,9 @@ class Programs:
         return self._start("--resume", str(self.run.path))
 
     def _start(self, *arguments: str) -> Program:
-        return self.fork_server.start(["experiment.py", *arguments], {"OMP_NUM_THREADS": "2"}, merged=True)
+        return self.fork_server.start(
+            ["experiment.py", *arguments], {"OMP_NUM_THREADS": "2"}, merged=True
+        )
 
     @property
     def run(self) -> RunFolder:
@@ -71,7 +79,9 @@ def whole(fork_server: ForkServer, tmp_path_factory, text_file: Path) -> RunFold
     return programs.run
 
 
-def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(programs: Programs, whole: RunFolder):
+def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(
+    programs: Programs, whole: RunFolder
+):
     process = programs.start()
     for number, code, n_rows in ((signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 3)):
         programs.wait_for_rows(process, n_rows)
@@ -86,7 +96,9 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(programs: Pro
     assert [event["event"] for event in programs.run.events()] == ["resumed"] * 2
 
 
-def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(programs: Programs, whole: RunFolder):
+def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
+    programs: Programs, whole: RunFolder
+):
     """SIGKILL, five times: while the run starts, trains, evaluates or saves."""
     process = programs.start()
     programs.wait_for_rows(process, 1)

@@ -1,4 +1,5 @@
-"""The two extremes: a predictable text is learned to a loss near 0, an unpredictable one never below its entropy."""
+"""The two extremes: a predictable text is learned to a loss near 0, an unpredictable one never
+below its entropy."""
 
 import math
 
@@ -19,7 +20,12 @@ LEARNING = {
 @pytest.mark.parametrize("ngrams", [0, 4])
 def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams):
     path = written(tmp_path / "periodic.txt", "a lazy dog jumps\n" * 1_000)
-    keys = {"model__ngrams": ngrams, "training__max_steps": 240, "training__learning_rate": 8e-3, **LEARNING}
+    keys = {
+        "model__ngrams": ngrams,
+        "training__max_steps": 240,
+        "training__learning_rate": 8e-3,
+        **LEARNING,
+    }
     rows = train(data__corpus=path, **keys).callbacks.rows
     assert rows[-1]["loss.valid"] < 0.05
     assert rows[-1]["accuracy.valid"] > 0.99
@@ -30,7 +36,9 @@ def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path
     generator = torch.Generator().manual_seed(0)
     text = "".join("abcdefghijklmnop"[i] for i in torch.randint(16, (60_000,), generator=generator))
     path = written(tmp_path / "noise.txt", text)
-    rows = train(data__corpus=path, model__ngrams=ngrams, training__max_steps=100, **LEARNING).callbacks.rows
+    rows = train(
+        data__corpus=path, model__ngrams=ngrams, training__max_steps=100, **LEARNING
+    ).callbacks.rows
     entropy = math.log(16)
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]

@@ -22,7 +22,11 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
     assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
     assert all(0 < row["share_of_peak"] < 1.5 for row in rows)
-    names = {str(path.relative_to(trained.run.path)) for path in trained.run.path.rglob("*") if path.is_file()}
+    names = {
+        str(path.relative_to(trained.run.path))
+        for path in trained.run.path.rglob("*")
+        if path.is_file()
+    }
     assert names == {
         "about.json", "config.yaml", "corpus.json", "vocabulary.json",
         "metrics.jsonl", "reference_lines.json", "curves.png",
@@ -59,12 +63,17 @@ def test_the_training_loss_gives_each_step_the_same_weight(train, monkeypatch):
 
     monkeypatch.setattr(TrainingStep, "__call__", recording)
     stages = [{"until": 1.0, "seq_len": 32, "masking_prob": [1 / 32, 1.0]}]
-    (row,) = train(training__max_steps=4, training__evaluations=1, training__stages=stages).run.metrics()
+    (row,) = train(
+        training__max_steps=4, training__evaluations=1, training__stages=stages
+    ).run.metrics()
     assert row["loss.train"] == pytest.approx(sum(losses) / 4)
 
 
 def test_evaluation_does_not_change_the_training_that_follows(train):
-    runs = [train(training__evaluations=n, training__max_steps=12, model__dropout=0.2).run for n in (1, 12)]
+    runs = [
+        train(training__evaluations=n, training__max_steps=12, model__dropout=0.2).run
+        for n in (1, 12)
+    ]
     check_same_weights(*runs)
 
 
@@ -74,11 +83,17 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
-    trained.configs.network.load_state_dict(load_weights(trained.run.checkpoints / "best.safetensors"))
+    trained.configs.network.load_state_dict(
+        load_weights(trained.run.checkpoints / "best.safetensors")
+    )
     data = trained.configs.data
-    again = evaluate(trained.configs.network, data.validation, mask_token=data.vocabulary.mask_token, seq_len=256)
+    again = evaluate(
+        trained.configs.network, data.validation, mask_token=data.vocabulary.mask_token, seq_len=256
+    )
     assert again.loss == best["loss.valid"]
-    assert load_checkpoint(trained.run.checkpoints / "best.safetensors").state["step"] == best["step"]
+    assert (
+        load_checkpoint(trained.run.checkpoints / "best.safetensors").state["step"] == best["step"]
+    )
 
 
 def test_a_budget_of_characters_or_seconds_ends_the_run(train):
@@ -98,10 +113,16 @@ def test_samples_follow_every_second_evaluation(train):
         n_masked = [sum(guess.guess is not None for guess in guesses) for guesses in samples]
         assert n_masked in ([3, 6], [2, 3])  # 30% in the first stage, 15% in the second
     first, second = (
-        [[guess.guess is None for guess in guesses] for guesses in samples] for samples in trained.callbacks.samples[:2]
+        [[guess.guess is None for guess in guesses] for guesses in samples]
+        for samples in trained.callbacks.samples[:2]
     )
-    visible_twice = [a and b for row, other in zip(first, second, strict=True) for a, b in zip(row, other, strict=True)]
-    assert visible_twice == [a for row in first for a in row]  # a lower rate masks a part of the same characters
+    visible_twice = [
+        a and b
+        for row, other in zip(first, second, strict=True)
+        for a, b in zip(row, other, strict=True)
+    ]
+    # a lower rate masks a part of the same characters
+    assert visible_twice == [a for row in first for a in row]
 
 
 def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):

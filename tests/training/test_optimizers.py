@@ -30,8 +30,12 @@ def muon_of(net: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def test_the_rate_of_adamw_is_inverse_to_the_width_and_that_of_muon_is_not(corpus_file):
-    narrow, wide = (configs_for(corpus_file, model__d_model=n).training.optimizer for n in (32, 128))
-    of_adamw, of_muon = ([each.param_groups[0]["lr"] for each in pair] for pair in zip(narrow, wide, strict=True))
+    narrow, wide = (
+        configs_for(corpus_file, model__d_model=n).training.optimizer for n in (32, 128)
+    )
+    of_adamw, of_muon = (
+        [each.param_groups[0]["lr"] for each in pair] for pair in zip(narrow, wide, strict=True)
+    )
     assert of_adamw == [8e-3, 2e-3]
     assert of_muon == [0.02, 0.02]
 
@@ -57,7 +61,9 @@ def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
         assert all(group["weight_decay"] == (0.1 if p.ndim >= 2 else 0.0) for p in group["params"])
     table = net.encoder.ngrams.table.weight
     assert [p for group in by_row.param_groups for p in group["params"]] == [table]
-    assert all(p is not table for other in others for group in other.param_groups for p in group["params"])
+    assert all(
+        p is not table for other in others for group in other.param_groups for p in group["params"]
+    )
     net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
     assert table.grad.is_sparse
 
@@ -96,12 +102,18 @@ def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
     all_three = muon_of(with_table())
     for share in (0.5, 0.1, 1.0):
         optimizers.set_learning_rate(all_three, share)
-        assert [o.param_groups[0]["lr"] for o in all_three] == [1e-3 * share, 0.02 * share, 0.05 * share]
+        assert [o.param_groups[0]["lr"] for o in all_three] == [
+            1e-3 * share,
+            0.02 * share,
+            0.05 * share,
+        ]
     assert optimizers.learning_rate_of(all_three) == 1e-3
 
 
 def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
-    configs = configs_for(corpus_file, training__optimizer="noam", training__learning_rate=1.0, model__d_model=16)
+    configs = configs_for(
+        corpus_file, training__optimizer="noam", training__learning_rate=1.0, model__d_model=16
+    )
     net, (noam,) = configs.network, configs.training.optimizer
     for step in range(1, 4):
         net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
@@ -112,9 +124,12 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
 @pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64), (4, 32, 32), (1, 1, 5)])
 @pytest.mark.parametrize("smallest", [1e-1, 1e-4, 1e-8])
 def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smallest):
-    """Singular values of at least a tenth come near one. The scale does not matter, and zeros stay zeros."""
+    """Singular values of at least a tenth come near one. The scale does not matter, and zeros stay
+    zeros."""
     generator = torch.Generator().manual_seed(0)
-    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
+    u, _, vt = torch.linalg.svd(
+        torch.randn(shape, generator=generator).double(), full_matrices=False
+    )
     matrices = u * torch.logspace(0, math.log10(smallest), u.shape[2]) @ vt
     values = torch.linalg.svdvals(matrices)  # the iteration changes only these
     values = values / values.norm(dim=1, keepdim=True)
@@ -140,9 +155,16 @@ def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypat
 
 @pytest.mark.parametrize("momentum", [0.9, 0.95])
 def test_muon_agrees_with_pytorchs_own(momentum):
-    """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of bfloat16."""
+    """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of
+    bfloat16."""
     torch.manual_seed(0)
-    ours = nn.ModuleList([nn.Linear(24, 24, bias=False), nn.Linear(24, 48, bias=False), nn.Linear(24, 24, bias=False)])
+    ours = nn.ModuleList(
+        [
+            nn.Linear(24, 24, bias=False),
+            nn.Linear(24, 48, bias=False),
+            nn.Linear(24, 24, bias=False),
+        ]
+    )
     theirs = copy.deepcopy(ours)
     start = [matrix.detach().clone() for matrix in ours.parameters()]
     optimizers = (
@@ -173,7 +195,9 @@ def test_a_gradient_with_repeated_rows_is_summed_and_one_without_is_kept():
     table = torch.nn.Parameter(torch.zeros(5, 2))
     for rows in ([3, 1, 3], [0, 2, 4]):
         values = torch.arange(6.0).view(3, 2)
-        table.grad = torch.sparse_coo_tensor(torch.tensor([rows]), values, (5, 2), check_invariants=True)
+        table.grad = torch.sparse_coo_tensor(
+            torch.tensor([rows]), values, (5, 2), check_invariants=True
+        )
         dense = table.grad.to_dense()
         (sums,) = gradients_of(torch.nn.ParameterList([table]))
         assert table.grad.is_coalesced()

@@ -29,7 +29,9 @@ def original(tmp_path_factory, text_file: Path) -> Path:
 def run(original: Path, tmp_path: Path, corpus_file: Path) -> RunFolder:
     """A copy of that run, with its own copy of the text."""
     run = RunFolder(shutil.copytree(original, tmp_path / "logs" / "mlm" / "0123456789ab"))
-    run.save_config(run.config() | {"data.corpus": str(corpus_file), "logs": str(tmp_path / "logs")})
+    run.save_config(
+        run.config() | {"data.corpus": str(corpus_file), "logs": str(tmp_path / "logs")}
+    )
     return run
 
 
@@ -42,7 +44,11 @@ def refused(run: RunFolder, refusal) -> Callable[..., str]:
     """The line with which a resume is refused; it must leave every file as it is."""
 
     def refuse(key: str = "training.max_steps=4") -> str:
-        files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file() and path.name != "lock"}
+        files = {
+            path: path.read_bytes()
+            for path in run.path.rglob("*")
+            if path.is_file() and path.name != "lock"
+        }
         error = refusal(main, "--resume", run.path, key)
         assert {path: path.read_bytes() for path in files} == files
         return error
@@ -76,12 +82,21 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("stopped", "before", "after", "steps"), [(3, 1, 1, [4]), (7, 3, 2, [3, 6, 8])])
-def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path, stopped, before, after, steps):
+@pytest.mark.parametrize(
+    ("stopped", "before", "after", "steps"), [(3, 1, 1, [4]), (7, 3, 2, [3, 6, 8])]
+)
+def test_a_run_beyond_its_budget_gets_its_last_evaluation(
+    train, tmp_path, stopped, before, after, steps
+):
     folder = tmp_path / "logs" / "mlm" / "stopped"
-    run = train(stop_after=stopped, folder=folder, training__max_steps=9, training__evaluations=before).run
+    run = train(
+        stop_after=stopped, folder=folder, training__max_steps=9, training__evaluations=before
+    ).run
     run.save_status("interrupted")
-    assert main(["--resume", str(run.path), "training.max_steps=2", f"training.evaluations={after}"]) == 0
+    assert (
+        main(["--resume", str(run.path), "training.max_steps=2", f"training.evaluations={after}"])
+        == 0
+    )
     assert [row["step"] for row in run.metrics()] == steps
     assert run.status()["status"] == "completed"
 
@@ -111,7 +126,12 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed,
     for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
         DAMAGES[damage](last)
         output = printed(main, "--resume", run.path, "training.max_steps=4")
-        assert output.count("warning: the last checkpoint is damaged or missing; resuming from the one before it") == 1
+        assert (
+            output.count(
+                "warning: the last checkpoint is damaged or missing; resuming from the one before it"
+            )
+            == 1
+        )
         assert f"resuming at step {step}" in output
         assert load_checkpoint(last).state["step"] == run.metrics()[-1]["step"] == 4
         assert run.status()["status"] == "completed"
@@ -119,7 +139,9 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed,
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(run, refused, damage):
+def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(
+    run, refused, damage
+):
     needed = [run.config_path, run.corpus_path, run.metrics_path]
     for path in needed:
         content = path.read_bytes()
@@ -154,9 +176,15 @@ def of_another_version(run: RunFolder) -> None:
 
 CHANGES: dict[str, Callable[[dict], object]] = {
     "another masker": lambda state: state["training_step"].update(masker={}),
-    "another shape": lambda state: state["training_step"]["optimizers"][0]["state"][0].update(exp_avg=torch.zeros(3)),
-    "a knob that is no number": lambda state: state["callbacks"]["knobs"]["knobs"].update(learning_rate_factor="abc"),
-    "a rate of no stage": lambda state: state["callbacks"]["knobs"]["knobs"].update(masking_prob=7.0),
+    "another shape": lambda state: state["training_step"]["optimizers"][0]["state"][0].update(
+        exp_avg=torch.zeros(3)
+    ),
+    "a knob that is no number": lambda state: state["callbacks"]["knobs"]["knobs"].update(
+        learning_rate_factor="abc"
+    ),
+    "a rate of no stage": lambda state: state["callbacks"]["knobs"]["knobs"].update(
+        masking_prob=7.0
+    ),
     "sums that are no tensors": lambda state: state["sums"].update(loss="abc"),
     "no step": lambda state: state.pop("step"),
 }
@@ -167,9 +195,18 @@ CHANGES: dict[str, Callable[[dict], object]] = {
     [
         (another_text, "has changed since the run was trained on it"),
         (lambda run: shutil.rmtree(run.checkpoints), "holds no checkpoint to resume from"),
-        (lambda run: run.save_config(run.config() | {"model.d_model": 64}), "holds the weights of a different model"),
-        (of_another_version, "last.safetensors does not have format 3: resume with the version that trained the run"),
-        *((partial(change_last, change=each), "safetensors is not a state of this run") for each in CHANGES.values()),
+        (
+            lambda run: run.save_config(run.config() | {"model.d_model": 64}),
+            "holds the weights of a different model",
+        ),
+        (
+            of_another_version,
+            "last.safetensors does not have format 3: resume with the version that trained the run",
+        ),
+        *(
+            (partial(change_last, change=each), "safetensors is not a state of this run")
+            for each in CHANGES.values()
+        ),
     ],
 )
 def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damage, message):
@@ -186,7 +223,9 @@ def test_a_run_that_is_being_trained_is_not_resumed(run, refused):
 def test_other_threads_and_another_precision_are_warned_about(run, printed, is_recorded: bool):
     torch.set_num_threads(2)
     if not is_recorded:
-        change_last(run, lambda state: state["callbacks"]["run"]["environment"].pop("training.precision"))
+        change_last(
+            run, lambda state: state["callbacks"]["run"]["environment"].pop("training.precision")
+        )
     run.save_config(run.config() | {"training.precision": "bfloat16"})
     output = printed(main, "--resume", run.path, "training.max_steps=4")
     (warning,) = [line for line in output.splitlines() if line.startswith("warning: ")]
@@ -211,7 +250,8 @@ def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, targ
 
 
 def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, refusal):
-    """A limit on the size of files stands for a full disk: a row can be written, a checkpoint cannot."""
+    """A limit on the size of files stands for a full disk: a row can be written, a checkpoint
+    cannot."""
     before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
     with limited(resource.RLIMIT_FSIZE, 20_000):
         error = refusal(main, "--resume", run.path, "training.max_steps=4", code=1)
@@ -226,7 +266,9 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     train, tmp_path, sentences, printed, request, n_characters
 ):
     path = written(tmp_path / "short.txt", sentences[:n_characters])
-    trained = train(data__corpus=path, training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
+    trained = train(
+        data__corpus=path, training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short"
+    )
     assert trained.configs.data.validation.n_windows == 1
     run = trained.run
     assert run.metrics()[-1]["loss.valid_stderr"] is None

@@ -8,20 +8,34 @@ STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
 
 
 def schedule(
-    warmup: float = 0.1, decay: float = 0.4, final: float = 0.05, limits: tuple[float | None, ...] = (1, None, None)
+    warmup: float = 0.1,
+    decay: float = 0.4,
+    final: float = 0.05,
+    limits: tuple[float | None, ...] = (1, None, None),
 ) -> Schedule:
-    return Schedule(*limits, STAGES, warmup, decay, final, evaluations=1, seconds_per_checkpoint=60.0)
+    return Schedule(
+        *limits, STAGES, warmup, decay, final, evaluations=1, seconds_per_checkpoint=60.0
+    )
 
 
 def test_a_stage_applies_before_its_end_and_the_next_from_there():
-    at = {progress: stage_at(STAGES, progress).seq_len for progress in (0.0, 0.2999, 0.3, 0.5999, 0.6, 0.9999)}
+    at = {
+        progress: stage_at(STAGES, progress).seq_len
+        for progress in (0.0, 0.2999, 0.3, 0.5999, 0.6, 0.9999)
+    }
     assert at == {0.0: 32, 0.2999: 32, 0.3: 64, 0.5999: 64, 0.6: 256, 0.9999: 256}
     assert stage_at(STAGES, 1.0) is stage_at(STAGES, 1.2) is STAGES[-1]
 
 
 def test_the_steps_of_a_row_cycle_through_its_masking_rates():
     stages = [Stage(0.5, 32, 0.1), Stage(0.5, 32, 0.5), Stage(0.5, 32, 0.9), Stage(1.0, 64, 0.2)]
-    assert [stage_at(stages, 0.4, step).masking_prob for step in range(5)] == [0.1, 0.5, 0.9, 0.1, 0.5]
+    assert [stage_at(stages, 0.4, step).masking_prob for step in range(5)] == [
+        0.1,
+        0.5,
+        0.9,
+        0.1,
+        0.5,
+    ]
     assert {stage_at(stages, progress, 4) for progress in (0.5, 1.0)} == {stages[3]}
     assert mean_rate(stages, stages[1]) == pytest.approx(0.5)
 
@@ -37,7 +51,8 @@ def test_the_learning_rate_rises_stays_and_falls(progress: float, share: float):
 def test_the_learning_rate_changes_in_small_steps_only():
     """Without warmup and decay it is constant."""
     shares = [schedule().learning_rate_at(i / 10_000) for i in range(10_001)]
-    assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011  # the first step has 0.01 in place of 0
+    # the first step has 0.01 in place of 0
+    assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011
     assert {schedule(0, 0, 0).learning_rate_at(i / 10) for i in range(11)} == {1.0}
 
 

@@ -25,7 +25,8 @@ class Reader(nn.Module):
 
 
 def test_the_operations_of_products_and_of_attention_are_counted():
-    """Per position: 2 per weight, and 2 * seq_len * d_model for scores and for mixing; twice that going backward."""
+    """Per position: 2 per weight, and 2 * seq_len * d_model for scores and for mixing; twice that
+    going backward."""
     n_masked, seq_len = 5, 20
     expected = 3 * (2 * 32 * 16 * n_masked / seq_len + 4 * seq_len * 32)
     assert operations_per_char(Reader(), seq_len, n_masked, CPU) == expected
@@ -34,7 +35,8 @@ def test_the_operations_of_products_and_of_attention_are_counted():
 def test_the_peak_is_the_rate_of_the_largest_matrix():
     found = peak(nn.Sequential(nn.Linear(4, 4), nn.Linear(512, 512)), 512, CPU, torch.float32)
     left, right = torch.randn(512, 512), torch.randn(512, 512)
-    assert found > 0.2 * 2 * 512**3 / seconds_per_call(lambda: left @ right, 20)  # others may use the core
+    # others may use the core
+    assert found > 0.2 * 2 * 512**3 / seconds_per_call(lambda: left @ right, 20)
     assert peak(nn.Embedding(3, 4), 512, CPU, torch.float32) == 0
 
 

@@ -20,7 +20,9 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     kept = labels != IGNORED_LABEL
     logits = configs.network(batch.inputs)[batch.positions[kept]]
     assert OBJECTIVE.counts([batch])["n_labels"] == kept.sum()
-    assert torch.allclose(outcome.sums["loss_sum"], F.cross_entropy(logits, labels[kept], reduction="sum"))
+    assert torch.allclose(
+        outcome.sums["loss_sum"], F.cross_entropy(logits, labels[kept], reduction="sum")
+    )
     assert outcome.sums["n_correct"] == (logits.argmax(-1) == labels[kept]).sum()
 
 
@@ -32,7 +34,9 @@ def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
     for is_even in (True, False):
         outcome = OBJECTIVE.outcome(configs.network, batch._replace(is_even=is_even))
         outcome.sums["loss_sum"].backward()
-        results.append([outcome.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())])
+        results.append(
+            [outcome.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())]
+        )
         configs.network.zero_grad()
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -45,7 +49,9 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
     offsets = [512 // 4 * i for i in range(4)]
     joined = type(batches[0])(
         torch.cat([batch.inputs for batch in batches]),
-        torch.cat([batch.positions + offset for batch, offset in zip(batches, offsets, strict=True)]),
+        torch.cat(
+            [batch.positions + offset for batch, offset in zip(batches, offsets, strict=True)]
+        ),
         torch.cat([batch.labels for batch in batches]),
         torch.cat([batch.offsets for batch in batches]),
     )
@@ -65,7 +71,9 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
 
 def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_file):
     """Two batches look up the same rows, whose gradients must be added before the norm is taken."""
-    configs = configs_for(corpus_file, model__ngrams=2, training__grad_accum_steps=2, training__grad_norm_clip=1e-3)
+    configs = configs_for(
+        corpus_file, model__ngrams=2, training__grad_accum_steps=2, training__grad_norm_clip=1e-3
+    )
     configs.step(STAGE)  # or the table's gradient would be zero
     batches = configs.step.draw(STAGE)
     for batch in batches:

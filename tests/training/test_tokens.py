@@ -13,7 +13,14 @@ from data.play.grammar import play
 from data.protocol import N_MASKED, protocol_masks
 from data.reference_losses import without_counting
 from tests.conftest import configs_for, written
-from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
+from trained.measures import (
+    breakdown,
+    first_characters,
+    hard_masks,
+    one_at_a_time,
+    sweep,
+    word_masks,
+)
 from training.callbacks import per_character
 from training.evaluation import evaluate
 from training.health_checks import check_row
@@ -23,36 +30,55 @@ of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory, sentences):
-    """A text long enough for validation windows of 256 BPE tokens, with characters of several bytes."""
-    lines = [line + ("中文 für Zoë!\n" if i % 7 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
+    """A text long enough for validation windows of 256 BPE tokens, with characters of several
+    bytes."""
+    lines = [
+        line + ("中文 für Zoë!\n" if i % 7 == 0 else "")
+        for i, line in enumerate(sentences.splitlines(True))
+    ]
     return written(tmp_path_factory.mktemp("text") / "text.txt", "".join(lines))
 
 
 @of_bytes_and_bpe
 def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens, training__max_steps=1)
-    vocabulary, validation, model = configs.data.vocabulary, configs.data.validation, configs.network.eval()
+    vocabulary, validation, model = (
+        configs.data.vocabulary,
+        configs.data.validation,
+        configs.network.eval(),
+    )
     assert validation.windows.shape[1] == 256
     assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
     n_chars, losses = 0, []
     for window, masked in zip(validation.windows, validation.masked, strict=True):
         with torch.no_grad():
-            logits = model(window.masked_fill(masked, vocabulary.mask_token)[None], masked.nonzero().flatten())
+            logits = model(
+                window.masked_fill(masked, vocabulary.mask_token)[None], masked.nonzero().flatten()
+            )
         losses.append(F.cross_entropy(logits.double(), window[masked], reduction="sum"))
-        for i in window[masked].tolist():  # the characters that begin in the token: all but bytes inside of one
+        # the characters that begin in the token: all but bytes inside of one
+        for i in window[masked].tolist():
             n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[i])
     result = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=256)
     found = per_character(result, validation, vocabulary.lengths)["loss.valid_per_character"]
     assert found == pytest.approx(float(sum(losses)) / n_chars, rel=1e-5)
-    assert result.loss == pytest.approx(float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5)
+    assert result.loss == pytest.approx(
+        float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5
+    )
 
 
 @of_bytes_and_bpe
 def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=40)
     first, last = trained.callbacks.rows
-    assert last["loss.valid"] < first["loss.valid"] < math.log(trained.configs.data.vocabulary.n_ordinary)
-    assert last["bits_per_character"] == pytest.approx(last["loss.valid_per_character"] / math.log(2))
+    assert (
+        last["loss.valid"]
+        < first["loss.valid"]
+        < math.log(trained.configs.data.vocabulary.n_ordinary)
+    )
+    assert last["bits_per_character"] == pytest.approx(
+        last["loss.valid_per_character"] / math.log(2)
+    )
     assert last["loss.valid_per_character"] < last["loss.valid"] or tokens == "bytes"
     check_row(last)
     lines = trained.run.reference_lines()
@@ -86,9 +112,19 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
         **hard_masks(configs.network, validation, vocabulary),
     }
     assert 0 < measures["50%"]["n"] < 128 * validation.n_windows
-    assert sum(row["n"] for row in breakdown(result.outcomes, validation, vocabulary)["by_class"].values()) == n
-    assert one_at_a_time(configs.network, validation, vocabulary.mask_token)["n"] < 32 * min(64, validation.n_windows)
-    assert "does not apply to characters with [UNK]" in without_counting(vocabulary, configs.data.loaded)
+    assert (
+        sum(
+            row["n"]
+            for row in breakdown(result.outcomes, validation, vocabulary)["by_class"].values()
+        )
+        == n
+    )
+    assert one_at_a_time(configs.network, validation, vocabulary.mask_token)["n"] < 32 * min(
+        64, validation.n_windows
+    )
+    assert "does not apply to characters with [UNK]" in without_counting(
+        vocabulary, configs.data.loaded
+    )
 
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
@@ -104,11 +140,32 @@ def test_word_masks_hide_whole_words(long_file, tokens):
     vocabulary, windows = configs.data.vocabulary, configs.data.validation.windows
     masked = word_masks(windows, vocabulary)
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
-    words = {"the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "red", "door", "why", "do", "birds", "sing"}
+    words = {
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "mat",
+        "a",
+        "dog",
+        "ran",
+        "to",
+        "red",
+        "door",
+        "why",
+        "do",
+        "birds",
+        "sing",
+    }
     words |= {"Come", "in", "O", "King", "für", "Zoë", "中文"}
     for window, row in zip(windows, masked, strict=True):
         shown = vocabulary.decode(window)
-        runs = (row.int().diff(prepend=torch.zeros(1), append=torch.zeros(1))).nonzero().flatten().view(-1, 2)
+        runs = (
+            (row.int().diff(prepend=torch.zeros(1), append=torch.zeros(1)))
+            .nonzero()
+            .flatten()
+            .view(-1, 2)
+        )
         for begin, end in runs.tolist():
             assert set(vocabulary.decode(window[begin:end]).split()) <= words, shown
 
@@ -123,7 +180,9 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
 
 
 @of_bytes_and_bpe
-@pytest.mark.parametrize(("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")])
+@pytest.mark.parametrize(
+    ("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")]
+)
 def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective, strategy):
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
     keys = {"data__tokens": tokens, f"objective__{objective}": True, "masking__strategy": strategy}

@@ -10,25 +10,33 @@ from trained.load import Trained
 
 
 class Joint(nn.Module):
-    """The exact model of texts that come from a table of their probabilities, by summing over all texts that fit."""
+    """The exact model of texts that come from a table of their probabilities, by summing over all
+    texts that fit."""
 
     def __init__(self, table: Tensor):
-        """`table` has one axis per position, each over the tokens; the token after them is the blank."""
+        """`table` has one axis per position, each over the tokens; the token after them is the
+        blank."""
         super().__init__()
         self.table = table
         self.n_tokens = table.shape[0]
 
     def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
         rows, length = inputs.tolist(), inputs.shape[1]
-        return torch.stack([self.log_posterior(*rows[i // length], column=i % length) for i in positions.tolist()])
+        return torch.stack(
+            [self.log_posterior(*rows[i // length], column=i % length) for i in positions.tolist()]
+        )
 
     @cache  # noqa: B019  (the model lives as long as the tests, and there are few texts)
     def log_posterior(self, *tokens: int, column: int) -> Tensor:
         fitting = self.table
         for axis, token in enumerate(tokens):
             if token < self.n_tokens:
-                only = torch.zeros(self.n_tokens, dtype=torch.float64).index_fill(0, torch.tensor(token), 1.0)
-                fitting = fitting * only.view([-1 if i == axis else 1 for i in range(self.table.dim())])
+                only = torch.zeros(self.n_tokens, dtype=torch.float64).index_fill(
+                    0, torch.tensor(token), 1.0
+                )
+                fitting = fitting * only.view(
+                    [-1 if i == axis else 1 for i in range(self.table.dim())]
+                )
         return fitting.movedim(column, 0).flatten(1).sum(1).log()
 
 

@@ -37,13 +37,15 @@ def ink(image, row):
 
 
 def test_blanks_are_light_and_the_text_is_dark(tmp_path):
-    """There is room for the tallest frame: blanks fill two lines of 64 columns, the text 8 and an empty one."""
+    """There is room for the tallest frame: blanks fill two lines of 64 columns, the text 8 and an
+    empty one."""
     image = recorded(tmp_path, TEXT, 5)
     assert len(TEXT) / COLUMNS <= 2
     assert image.size[1] == 9 * LINE + 2 * MARGIN
     image.seek(0)
     assert [ink(image, row) for row in range(9)] == [0] * 9
-    assert 0 < sum(image.convert("L").histogram()[:240]) < len(TEXT) * 20  # dots, not the boxes of unknown characters
+    # dots, not the boxes of unknown characters
+    assert 0 < sum(image.convert("L").histogram()[:240]) < len(TEXT) * 20
     image.seek(image.n_frames - 1)
     assert all(ink(image, row) > 100 for row in range(8))
     assert ink(image, 8) == 0
@@ -54,7 +56,9 @@ def test_new_characters_are_highlighted_until_the_last_frame(tmp_path, n_steps):
     greenish = []
     for image in ImageSequence.Iterator(recorded(tmp_path, "abc" * 7, n_steps)):
         colors = image.convert("RGB").getcolors()
-        greenish.append(sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200))
+        greenish.append(
+            sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200)
+        )
         assert max(colors)[1] == ImageColor.getrgb(BACKGROUND)  # the most frequent color
     assert greenish[0] == greenish[-1] == 0
     assert greenish[1] > 50

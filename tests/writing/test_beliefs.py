@@ -25,7 +25,9 @@ def test_streams_are_those_of_the_model():
     positions = masked.flatten().nonzero()[:, 0]
     from_stream = model.predict(model.encoder.final_norm(streams["layer 3"]))
     assert torch.allclose(from_stream, model(inputs, positions), atol=1e-5)
-    assert torch.allclose(streams["embedding"], model.encoder.embedding_norm(model.encoder.embedding(inputs))[masked])
+    assert torch.allclose(
+        streams["embedding"], model.encoder.embedding_norm(model.encoder.embedding(inputs))[masked]
+    )
 
 
 def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
@@ -44,17 +46,26 @@ def test_a_probe_is_measured_on_other_windows_than_it_is_fitted_on():
     """With more features than characters a probe fits anything, and predicts nothing."""
     masked = masks(8, 10)
     n, generator = int(masked.sum()), torch.Generator().manual_seed(1)
-    stream, belief = torch.randn(n, 100, generator=generator), torch.rand(n, 2, generator=generator).double()
+    stream, belief = (
+        torch.randn(n, 100, generator=generator),
+        torch.rand(n, 2, generator=generator).double(),
+    )
     assert probe({"layer 1": stream}, {"word": belief}, masked)["word"]["layer 1"] < 0.5
 
 
 def test_beliefs_are_the_floors_at_masked_positions():
     automaton = random_automaton(0)
-    described = tuple({name: str(s % 2) for name in DISTINCTIONS} for s in range(len(automaton.characters)))
+    described = tuple(
+        {name: str(s % 2) for name in DISTINCTIONS} for s in range(len(automaton.characters))
+    )
     vocabulary = Vocabulary(automaton.alphabet)
     truth = TruePosterior(replace(automaton, descriptions=described), vocabulary)
     masked = masks(3, 6)
-    inputs = vocabulary.encode(automaton.write(18, seed=0)).view(3, 6).masked_fill(masked, vocabulary.mask_token)
+    inputs = (
+        vocabulary.encode(automaton.write(18, seed=0))
+        .view(3, 6)
+        .masked_fill(masked, vocabulary.mask_token)
+    )
     beliefs = exact_beliefs(truth, inputs, masked)
     assert list(beliefs) == list(DISTINCTIONS)
     for belief in beliefs.values():

@@ -22,7 +22,9 @@ def truth() -> TruePosterior:
 def spans(truth: TruePosterior, n: int, background: float) -> HiddenSpans:
     windows = VOCABULARY.encode(AUTOMATON.write(N_WINDOWS * 12, seed=0)).view(N_WINDOWS, 12)
     generator = torch.Generator().manual_seed(n)
-    return hidden_spans(truth, windows, VOCABULARY.mask_token, n=n, background=background, generator=generator)
+    return hidden_spans(
+        truth, windows, VOCABULARY.mask_token, n=n, background=background, generator=generator
+    )
 
 
 def measured(model: nn.Module, hidden: HiddenSpans) -> dict:
@@ -48,7 +50,8 @@ def test_other_conditionals_disagree(truth):
         assert row["nats"] > 2 * row["stderr"] > 0
     assert len({round(number, 9) for number in numbers(found)}) == 5
     single = measured(flattened(truth, 0.3), spans(truth, 1, 0.5))
-    assert [row["nats"] for row in single["disagreement"].values()] == [0, 0]  # a single character has one order
+    # a single character has one order
+    assert [row["nats"] for row in single["disagreement"].values()] == [0, 0]
 
 
 def test_spans_are_hidden_and_so_is_a_share_of_the_background(truth):

@@ -10,7 +10,9 @@ from writing.judge import Judge, cut, ratio
 from writing.sampler import ORDERS, Sampler
 
 # "abc", "abd" or "ae", then again; so "ac" and "ca e" are impossible.
-WORDS = Automaton("abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0}))
+WORDS = Automaton(
+    "abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0})
+)
 LENGTH = 12
 
 
@@ -85,7 +87,8 @@ def test_impossible_texts_still_have_measures(judge):
 
 
 def test_each_piece_counts_as_a_text(judge):
-    """The losses of one are compared with those at the same distance from the beginning of the grammar's own texts."""
+    """The losses of one are compared with those at the same distance from the beginning of the
+    grammar's own texts."""
     pieces = ["abcabd", "c", "cabda"]
     texts = [VOCABULARY.encode(piece)[None] for piece in pieces]
     found = judge.measures(torch.cat(texts, 1))

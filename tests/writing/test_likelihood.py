@@ -1,4 +1,5 @@
-"""Likelihoods against brute force on a tiny automaton, with the exact posterior in place of the network."""
+"""Likelihoods against brute force on a tiny automaton, with the exact posterior in place of the
+network."""
 
 from itertools import combinations, product
 
@@ -16,13 +17,16 @@ from writing.sampler import ORDERS, Sampler
 from writing.truth import TruePosterior
 
 LENGTH = 4
-AUTOMATON = Automaton("abca", ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3}))
+AUTOMATON = Automaton(
+    "abca", ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3})
+)
 VOCABULARY = Vocabulary(AUTOMATON.alphabet)
 TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
 
 
 def all_masks() -> torch.Tensor:
-    """Every mask, repeated so that every number of masked positions is as frequent: `[n_rounds, 1, LENGTH]`."""
+    """Every mask, repeated so that every number of masked positions is as frequent: `[n_rounds, 1,
+    LENGTH]`."""
     masks = []
     for n in range(1, LENGTH + 1):
         chosen = list(combinations(range(LENGTH), n))

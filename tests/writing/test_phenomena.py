@@ -44,7 +44,9 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
     blurred = excess_by_phenomenon(model_of(blurred_truth), known, vocabulary.mask_token)
     assert list(exact) == list(blurred) == list(PHENOMENA)
     assert all(abs(row["excess"]) < 1e-9 for row in exact.values())
-    assert all(row["excess"] == pytest.approx(row["loss"] - row["floor"]) for row in blurred.values())
+    assert all(
+        row["excess"] == pytest.approx(row["loss"] - row["floor"]) for row in blurred.values()
+    )
     assert sum(row["n"] for row in blurred.values()) == validation.masked.sum()
     assert blurred["topic vowel"]["excess"] > 3 * blurred["topic vowel"]["stderr"] > 0
 
@@ -62,7 +64,11 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
         for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):
             written = match[0]
             if not written.isalpha():
-                ends = {"?": "question mark", ".": "end of another sentence", "!": "end of another sentence"}
+                ends = {
+                    "?": "question mark",
+                    ".": "end of another sentence",
+                    "!": "end of another sentence",
+                }
                 expected = [ends.get(written, "spaces and the rest")]
             else:
                 expected = ["first letter of a word"] + ["inside a word"] * (len(written) - 1)

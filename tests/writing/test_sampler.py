@@ -14,7 +14,9 @@ LARGEST = 1 - 2**-53  # the largest random number
 
 def written(trained, template, steps, seed=0, **settings):
     """The texts after each step, from one text."""
-    sampler = Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, **settings)
+    sampler = Sampler(
+        trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, **settings
+    )
     ids = encode(template, trained)[None]
     return [ids, *sampler.write_in_pieces(ids, steps, generators(1, seed), trained.longest)]
 
@@ -35,7 +37,9 @@ def test_one_token_per_step_gives_the_exact_distribution(joint, order):
 def test_all_tokens_in_one_step_are_independent(joint):
     n = 3_000
     (texts,) = Sampler(joint, 3, 3).write(torch.full((n, 3), 3), 1, generators(n))
-    first, second, third = (joint.table.sum([axis for axis in range(3) if axis != i]) for i in range(3))
+    first, second, third = (
+        joint.table.sum([axis for axis in range(3) if axis != i]) for i in range(3)
+    )
     product = torch.einsum("a,b,c->abc", first, second, third).flatten()
     assert chi_square(counts_of(texts), product) < 4
     with pytest.raises(AssertionError, match="impossible"):
@@ -44,7 +48,9 @@ def test_all_tokens_in_one_step_are_independent(joint):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_draws_follow_the_probabilities(temperature):
-    log_probs = torch.tensor([0.0, -1.0, -3.0, -7.0, -9.0, -torch.inf], dtype=torch.float64).log_softmax(0)
+    log_probs = torch.tensor(
+        [0.0, -1.0, -3.0, -7.0, -9.0, -torch.inf], dtype=torch.float64
+    ).log_softmax(0)
     n = 1_000_000
     uniform = torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     tokens = draw(log_probs.expand(n, -1), uniform, temperature)
@@ -54,14 +60,20 @@ def test_draws_follow_the_probabilities(temperature):
 
 def test_improbable_tokens_can_be_drawn_and_impossible_ones_cannot():
     """In float32, no random number is between 1 - 6e-8 and 1."""
-    log_probs = torch.tensor([[-torch.inf, 0.0, -34.0, -torch.inf]], dtype=torch.float64).log_softmax(-1)
+    log_probs = torch.tensor(
+        [[-torch.inf, 0.0, -34.0, -torch.inf]], dtype=torch.float64
+    ).log_softmax(-1)
     for uniform, token in ((0.0, 1), (1 - 1e-8, 1), (LARGEST, 2)):
         assert draw(log_probs, torch.tensor([uniform], dtype=torch.float64), 1.0).item() == token
 
 
-@pytest.mark.parametrize(("temperature", "possible"), [(0.0, {1}), (1e-320, {1}), (1e-3, {1}), (1e300, {1, 2})])
+@pytest.mark.parametrize(
+    ("temperature", "possible"), [(0.0, {1}), (1e-320, {1}), (1e-3, {1}), (1e300, {1, 2})]
+)
 def test_extreme_temperatures_draw_possible_tokens(temperature, possible):
-    log_probs = torch.tensor([[-torch.inf, -0.1, -3.0, -torch.inf]], dtype=torch.float64).expand(3, -1)
+    log_probs = torch.tensor([[-torch.inf, -0.1, -3.0, -torch.inf]], dtype=torch.float64).expand(
+        3, -1
+    )
     uniform = torch.tensor([0.0, 0.5, LARGEST], dtype=torch.float64)
     assert set(draw(log_probs, uniform, temperature).tolist()) == possible
 
@@ -75,7 +87,9 @@ def test_the_number_of_blanks_follows_the_schedule(writer, order, remask):
 
 
 @pytest.mark.parametrize("remask", [0.0, 0.5])
-@pytest.mark.parametrize("template", ["the c_t" + "_" * 40 + "mat.\n", "_", "_" * 64, "the cat", "_he cat sa_"])
+@pytest.mark.parametrize(
+    "template", ["the c_t" + "_" * 40 + "mat.\n", "_", "_" * 64, "the cat", "_he cat sa_"]
+)
 def test_only_blanks_are_written_and_none_is_left(writer, template, remask):
     fixed = encode(template, writer)[None]
     blanks = fixed == writer.vocabulary.mask_token

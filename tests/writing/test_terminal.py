@@ -1,4 +1,5 @@
-"""What a user sees: the output is read by a small terminal that knows the codes of `writing.terminal`."""
+"""What a user sees: the output is read by a small terminal that knows the codes of
+`writing.terminal`."""
 
 import os
 import pty
@@ -62,7 +63,8 @@ class Emulator:
 
 @contextmanager
 def terminal(columns, rows):
-    """The user's side of a terminal as a stream, and a function that returns the output and closes it."""
+    """The user's side of a terminal as a stream, and a function that returns the output and closes
+    it."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, columns))
     parts = []
@@ -103,7 +105,10 @@ TEXT = "the cat\nsat on the mat\nand slept"
 def versions(text):
     """A text that is written in three steps, every third character at once."""
     ids = VOCABULARY.encode(text)
-    return [ids.masked_fill(torch.arange(len(ids)) % 3 >= step, VOCABULARY.mask_token) for step in range(4)]
+    return [
+        ids.masked_fill(torch.arange(len(ids)) % 3 >= step, VOCABULARY.mask_token)
+        for step in range(4)
+    ]
 
 
 def frames_of(text, columns=40, rows=10, before=""):
@@ -187,7 +192,8 @@ def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("term", "encoding", "can"), [("xterm", "utf-8", True), ("dumb", "utf-8", False), ("xterm", "ascii", False)]
+    ("term", "encoding", "can"),
+    [("xterm", "utf-8", True), ("dumb", "utf-8", False), ("xterm", "ascii", False)],
 )
 def test_terminals_that_cannot_redraw_are_recognized(monkeypatch, term, encoding, can):
     monkeypatch.setenv("TERM", term)
@@ -201,15 +207,29 @@ def test_terminals_that_cannot_redraw_are_recognized(monkeypatch, term, encoding
 def test_lines_are_as_wide_as_the_window():
     text = "ab中中c" + unicodedata.normalize("NFD", "é") + "d\n\ne"
     lines = wrap([Cell(character, WRITTEN) for character in text], 3)
-    assert ["".join(cell.character for cell in line) for line in lines] == ["ab", "中", "中c", "e\u0301d", "", "e"]
+    assert ["".join(cell.character for cell in line) for line in lines] == [
+        "ab",
+        "中",
+        "中c",
+        "e\u0301d",
+        "",
+        "e",
+    ]
 
 
 def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     vocabulary = ByteVocabulary()
     ids = vocabulary.encode("né!")
     before = ids.masked_fill(torch.tensor([False, True, True, True]), vocabulary.mask_token)
-    assert list(cells(before, before, vocabulary)) == [Cell("n", WRITTEN), *[Cell(BLANK, EMPTY)] * 3]
-    assert list(cells(ids, before, vocabulary)) == [Cell("n", WRITTEN), Cell("é", NEW), Cell("!", NEW)]
+    assert list(cells(before, before, vocabulary)) == [
+        Cell("n", WRITTEN),
+        *[Cell(BLANK, EMPTY)] * 3,
+    ]
+    assert list(cells(ids, before, vocabulary)) == [
+        Cell("n", WRITTEN),
+        Cell("é", NEW),
+        Cell("!", NEW),
+    ]
 
 
 def test_the_finished_text_keeps_unknown_characters_of_the_prompt():

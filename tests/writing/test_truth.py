@@ -15,7 +15,8 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     inputs[0, 1:3] = inputs[1, 0] = inputs[1, 3] = MASK
     model = TruePosterior(random_automaton(0), VOCABULARY)
     probs = model(inputs).exp()
-    expected = model.floor.posteriors(inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool))  # 3 is its [MASK]
+    # 3 is its [MASK]
+    expected = model.floor.posteriors(inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool))
     assert torch.allclose(probs[:, :3], expected, rtol=0, atol=1e-12)
     assert probs[:, 3:].tolist() == [[0.0] * (VOCABULARY.n_tokens - 3)] * 8
 

@@ -57,7 +57,8 @@ class Fresh(Segmenter):
 
 
 def chi_square(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
-    """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4 for equal ones."""
+    """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4
+    for equal ones."""
     expected = probabilities.double() * counts.sum()
     possible = expected > 0
     assert counts[~possible].sum() == 0, "something impossible was drawn"

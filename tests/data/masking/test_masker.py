@@ -6,13 +6,26 @@ import torch
 from data.masking import IGNORED_LABEL, Corruption, Masker
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
-from tests.data.masking.helpers import CPU, MASK, N_CHARS, masker_of, text, units_of, within_four_standard_errors
+from tests.data.masking.helpers import (
+    CPU,
+    MASK,
+    N_CHARS,
+    masker_of,
+    text,
+    units_of,
+    within_four_standard_errors,
+)
 
 
-def masker(weights: torch.Tensor | None = None, randomize_prob=0.1, no_change_prob=0.1, **settings) -> Masker:
+def masker(
+    weights: torch.Tensor | None = None, randomize_prob=0.1, no_change_prob=0.1, **settings
+) -> Masker:
     weights = torch.cat([torch.ones(N_CHARS), torch.zeros(3)]) if weights is None else weights
     corruption = Corruption(
-        mask_token=MASK, random_token_weights=weights, randomize_prob=randomize_prob, no_change_prob=no_change_prob
+        mask_token=MASK,
+        random_token_weights=weights,
+        randomize_prob=randomize_prob,
+        no_change_prob=no_change_prob,
     )
     return Masker(corruption, **{"segmenter": Characters(), "seed": 0, "device": CPU, **settings})
 
@@ -21,7 +34,9 @@ def offsets(tokens: torch.Tensor) -> torch.Tensor:
     return torch.arange(tokens.numel()).view(tokens.shape)
 
 
-@pytest.mark.parametrize(("static", "digest"), [(False, "eb58b99a0d69abee"), (True, "64572e3f2ef00e28")])
+@pytest.mark.parametrize(
+    ("static", "digest"), [(False, "eb58b99a0d69abee"), (True, "64572e3f2ef00e28")]
+)
 def test_the_masks_of_random_are_the_same_in_every_version(static, digest):
     """Losses of the preset `quick` can be compared across versions only if its masks stay the same."""
     tokens = torch.arange(4_000) * 7 % N_CHARS
@@ -38,17 +53,24 @@ def test_the_masks_of_random_are_the_same_in_every_version(static, digest):
 def test_random_characters_by_frequency():
     counts = torch.cat([torch.arange(N_CHARS).float(), torch.zeros(3)])
     tokens = torch.full((500, 1_000), 7)
-    drawn = masker(counts, randomize_prob=1.0, no_change_prob=0.0)(tokens, offsets(tokens), 1.0).inputs
+    drawn = masker(counts, randomize_prob=1.0, no_change_prob=0.0)(
+        tokens, offsets(tokens), 1.0
+    ).inputs
     shares = counts[:N_CHARS] / counts.sum()
-    for count, share in zip(torch.bincount(drawn.flatten(), minlength=N_CHARS).tolist(), shares.tolist(), strict=True):
-        assert count == 0 if share == 0 else within_four_standard_errors(count, tokens.numel(), share)
+    for count, share in zip(
+        torch.bincount(drawn.flatten(), minlength=N_CHARS).tolist(), shares.tolist(), strict=True
+    ):
+        assert (
+            count == 0 if share == 0 else within_four_standard_errors(count, tokens.numel(), share)
+        )
 
 
 def test_no_mask_tokens_are_never_selected():
     tokens = text(200, 50, high=4)
     batch = masker(no_mask_tokens=[2])(tokens, offsets(tokens), 0.5)
     assert (batch.labels != 2).all()
-    # Some windows have too few other characters; the labels left over are ignored, and the characters unchanged.
+    # Some windows have too few other characters; the labels left over are ignored, and the
+    # characters unchanged.
     mostly = torch.where(text(200, 50, high=10) < 8, 2, 1)
     batch = masker(no_mask_tokens=[2])(mostly, offsets(mostly), 0.5)
     assert batch.labels.shape == (200 * 25,)
@@ -63,7 +85,9 @@ def test_dynamic_masks_change_and_static_masks_stay(strategy):
     text = "some words, and other words. " * 20
     at = torch.arange(512).view(8, 64)
     dynamic, ids = masker_of(text, STRATEGIES[strategy](text))
-    assert not torch.equal(dynamic(ids[at], at, 0.15).positions, dynamic(ids[at], at, 0.15).positions)
+    assert not torch.equal(
+        dynamic(ids[at], at, 0.15).positions, dynamic(ids[at], at, 0.15).positions
+    )
     static, _ = masker_of(text, STRATEGIES[strategy](text), static_text_len=len(text))
     first, second = static(ids[at], at, 0.15), static(ids[at], at, 0.15)
     assert torch.equal(first.inputs, second.inputs)

@@ -8,7 +8,12 @@ from tests.data.masking.helpers import CLS, MASK, N_CHARS, PAD, text, within_fou
 def mlm(**changes) -> MLM:
     """An MLM after PyTorch's generator is seeded."""
     torch.manual_seed(0)
-    settings = {"padding_token": PAD, "mask_token": MASK, "no_mask_tokens": [CLS], "n_tokens": N_CHARS + 3}
+    settings = {
+        "padding_token": PAD,
+        "mask_token": MASK,
+        "no_mask_tokens": [CLS],
+        "n_tokens": N_CHARS + 3,
+    }
     return MLM(**{**settings, **changes})
 
 

@@ -25,14 +25,16 @@ def test_spans_are_runs_of_whole_base_units():
     assert not cut_inside.any()
     runs = [torch.unique_consecutive(row, return_counts=True) for row in spans]
     for numbers, _ in runs:
-        assert numbers[1:].unique().numel() == len(numbers) - 1  # at most the first number occurs again, at the end
+        # at most the first number occurs again, at the end
+        assert numbers[1:].unique().numel() == len(numbers) - 1
     assert max(lengths.max() for _, lengths in runs) > 7  # spans of several words
 
 
 def test_spans_begin_equally_often_everywhere():
     spans, _ = Spans(Characters())(torch.arange(64).expand(20_000, 64), generator(), 0.0)
     begins = (spans != spans.roll(1, dims=1)).double().mean(0)
-    # One span per window is cut short by the one that it meets, so spans begin a little more often than 1 / 3.797.
+    # One span per window is cut short by the one that it meets, so spans begin a little more often
+    # than 1 / 3.797.
     assert begins.mean() == pytest.approx(1 / 3.797 + 0.5 / 64, rel=0.02)
     assert (begins / begins.mean() - 1).abs().max() < 0.05
 
@@ -74,10 +76,13 @@ def test_adaptive_units_do_not_change_types_that_were_not_seen():
 def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     text = "word " * 40
     rows = [(0.5, {"random": 3.0, "whole_word": 1.0}), (1.0, {"whole_word": 1.0})]
-    segmenter = Mixture({"random": Characters(), "whole_word": STRATEGIES["whole_word"](text)}, rows)
+    segmenter = Mixture(
+        {"random": Characters(), "whole_word": STRATEGIES["whole_word"](text)}, rows
+    )
     offsets = torch.arange(200).expand(8_000, 200)
     units, _ = segmenter(offsets, generator(), 0.0)
-    single = (units[:, 0] != units[:, 1]).double().mean()  # whether the first two characters of a word are apart
+    # whether the first two characters of a word are apart
+    single = (units[:, 0] != units[:, 1]).double().mean()
     assert abs(single - 0.75) < 4 * (0.75 * 0.25 / 8_000) ** 0.5
     units, _ = segmenter(offsets[:100], generator(), 0.5)
     assert (units[:, 0] == units[:, 1]).all()
@@ -90,7 +95,9 @@ def order_of(segmenter, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 def test_the_first_column_of_a_unit():
     """A unit may continue from the end of the window at its beginning."""
-    units = torch.tensor([[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3], [1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]])
+    units = torch.tensor(
+        [[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3], [1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]]
+    )
     columns = [[0, 0, 2, 3, 3, 3], [0, 1, 1, 1, 4, 4], [4, 1, 1, 1, 4, 4], [0, 0, 0, 0, 0, 0]]
     assert first_columns(units).tolist() == columns
 
@@ -103,7 +110,10 @@ def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
         *whole, last = dict.fromkeys(taken)
         for unit in whole:
             assert taken.count(unit) == int((segmenter.unit_of == unit).sum())
-        first, length = int((segmenter.unit_of == last).nonzero()[0]), int((segmenter.unit_of == last).sum())
+        first, length = (
+            int((segmenter.unit_of == last).nonzero()[0]),
+            int((segmenter.unit_of == last).sum()),
+        )
         ranks = row[-taken.count(last) :] - first
         assert ((ranks.diff() - 1) % length == 0).all()  # one after the other, in a circle
 

@@ -14,7 +14,9 @@ def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, printed):
 
 
 def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpus_file, printed):
-    shown = printed(main, "--corpus", corpus_file, "--strategy", "whole_word", "--masking-prob", 0.5)
+    shown = printed(
+        main, "--corpus", corpus_file, "--strategy", "whole_word", "--masking-prob", 0.5
+    )
     passage = shown[shown.index("\n", 1) + 1 : shown.rindex("\nhidden 50.0%")]
     assert "[" in passage
     assert passage.replace("[", "").replace("]", "") == corpus_file.read_text()[:480]

@@ -39,9 +39,15 @@ def test_whole_words_with_their_apostrophes():
 
 
 ROSES = "a rose is a rose, a thorn"
-OF_ROSES = {"thorn": 1.0, "rose": 2**-0.5, "a": 3**-0.5, " ": ROSES.count(" ") ** -0.5}  # 1 / sqrt(frequency)
+# 1 / sqrt(frequency)
+OF_ROSES = {"thorn": 1.0, "rose": 2**-0.5, "a": 3**-0.5, " ": ROSES.count(" ") ** -0.5}
 PHRASES = "the old king sleeps, and brave soldiers of France march home again tonight slowly"
-OF_PHRASES = {"old king sleeps": 2.0, "brave soldiers": 2.0, "France march home again": 2.0, "tonight slowly": 2.0}
+OF_PHRASES = {
+    "old king sleeps": 2.0,
+    "brave soldiers": 2.0,
+    "France march home again": 2.0,
+    "tonight slowly": 2.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,8 @@ OF_PHRASES = {"old king sleeps": 2.0, "brave soldiers": 2.0, "France march home 
     [
         ("entity", TEXT, {"Friar John": 3.0, "Romeo": 3.0, "light": 1.0, " ": 1.0}),
         ("frequency", ROSES, OF_ROSES),
-        ("syntax", PHRASES, OF_PHRASES | {"the": 1.0, "of": 1.0}),  # ended by function words and punctuation
+        # ended by function words and punctuation
+        ("syntax", PHRASES, OF_PHRASES | {"the": 1.0, "of": 1.0}),
     ],
 )
 def test_units_have_their_weights(name, text, expected):
@@ -114,20 +121,27 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     assert torch.equal(tokens, ids[offsets])  # it is not modified
 
 
-CONTRACTIONS = (
-    "ROMEO:\nNay, I'll go, Come with him, Let it be, All of it, he's Tybalt.\n\nAll:\nThey come, let all go!\n\n"
-)
+CONTRACTIONS = "ROMEO:\nNay, I'll go, Come with him, Let it be, All of it, he's Tybalt.\n\nAll:\nThey come, let all go!\n\n"
 KINGS = "I saw the king of France, good King Edward, a friend.\nKing Edward spoke.\n"
 CASES = {
-    "speakers, and capitals inside a sentence": (TEXT, ["ROMEO", "JULIET", "Romeo", "Romeo", "Friar John"]),
-    "no verse line that ends in a colon": ("ROMEO:\nHeaven's will be done:\nAlack the day:\nGo hence.\n", ["ROMEO"]),
+    "speakers, and capitals inside a sentence": (
+        TEXT,
+        ["ROMEO", "JULIET", "Romeo", "Romeo", "Friar John"],
+    ),
+    "no verse line that ends in a colon": (
+        "ROMEO:\nHeaven's will be done:\nAlack the day:\nGo hence.\n",
+        ["ROMEO"],
+    ),
     "no long line that ends in a colon": (
         "ROMEO:\nGo.\n\nLines of verse that follow an empty one are longer:\nGo.\n\n",
         ["ROMEO"],
     ),
     "no contractions, and no words that occur in lower case": (CONTRACTIONS, ["ROMEO", "Tybalt"]),
     "words that are not names, inside a name": (KINGS, ["France", "King Edward", "King Edward"]),
-    "line ends of Windows": ("ROMEO:\r\nGo.\r\n\r\nNURSE:\r\nGo, Romeo.\r\n", ["ROMEO", "NURSE", "Romeo"]),
+    "line ends of Windows": (
+        "ROMEO:\r\nGo.\r\n\r\nNURSE:\r\nGo, Romeo.\r\n",
+        ["ROMEO", "NURSE", "Romeo"],
+    ),
     "none": ("no names here. None at all.", []),
     "an empty text": ("", []),
 }
@@ -145,7 +159,15 @@ def test_names(text, names):
 def test_the_names_of_tiny_shakespeare(shakespeare):
     found = Counter(names_in(Corpus.from_text("tiny_shakespeare", shakespeare).training))
     assert not {"I'll", "I", "Come", "Let", "All", "And", "Sir", "What", "But"} & set(found)
-    assert {"Romeo", "JULIET", "Warwick", "KING RICHARD III", "Rome", "Friar Laurence", "England"} <= set(found)
+    assert {
+        "Romeo",
+        "JULIET",
+        "Warwick",
+        "KING RICHARD III",
+        "Rome",
+        "Friar Laurence",
+        "England",
+    } <= set(found)
     assert sum(found.values()) > 8_000
 
 
@@ -160,7 +182,14 @@ def test_surprise_is_low_for_what_the_neighbors_decide():
 def test_tf_idf_is_high_for_words_of_few_speeches():
     text = "the king\n\nthe queen\n\nthe king"
     assert TfIdf(text)(text) == pytest.approx(
-        [np.log(4 / 3) / 2, np.log(4 / 2) / 2, np.log(4 / 3) / 2, np.log(4) / 2, np.log(4 / 3) / 2, np.log(4 / 2) / 2]
+        [
+            np.log(4 / 3) / 2,
+            np.log(4 / 2) / 2,
+            np.log(4 / 3) / 2,
+            np.log(4) / 2,
+            np.log(4 / 3) / 2,
+            np.log(4 / 2) / 2,
+        ]
     )
 
 

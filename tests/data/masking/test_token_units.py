@@ -19,16 +19,26 @@ from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
 from tests.data.masking.helpers import Fresh
 
-TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
+TEXT = (
+    "".join(SENTENCES)
+    + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n"
+) * 40
 CORPUS = Corpus.from_text("test", TEXT)
-VOCABULARIES = {"bytes": ByteVocabulary(), "bpe": vocabulary_of("bpe:320", CORPUS, (), lambda line: None)}
+VOCABULARIES = {
+    "bytes": ByteVocabulary(),
+    "bpe": vocabulary_of("bpe:320", CORPUS, (), lambda line: None),
+}
 NO_UNITS = ("random", "span_characters")  # of more than a token
 
 
 def masking(vocabulary, corpus=CORPUS):
     configs = configs_of({"device": "cpu"})
     data = configs.data
-    data.vocabulary, data.loaded, data.training_ids = vocabulary, corpus, vocabulary.encode(corpus.training)
+    data.vocabulary, data.loaded, data.training_ids = (
+        vocabulary,
+        corpus,
+        vocabulary.encode(corpus.training),
+    )
     counts = data.training_ids.bincount(minlength=vocabulary.n_ids_in_text)
     data.counts = counts, torch.zeros_like(counts)
     return configs
@@ -41,11 +51,19 @@ def test_units_hold_whole_words(name, kind):
     vocabulary = VOCABULARIES[kind]
     configs = masking(vocabulary)
     ids = configs.data.training_ids
-    segmenter, by_character = segmenter_of(configs.masking, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
+    segmenter, by_character = (
+        segmenter_of(configs.masking, STRATEGIES[name]),
+        STRATEGIES[name](CORPUS.training),
+    )
     if isinstance(segmenter, Spans):
         segmenter, by_character = segmenter.base, by_character.base
-    units, weights = (part[0] for part in segmenter(torch.arange(len(ids))[None], torch.Generator(), 0.0))
-    expected = [part[0] for part in by_character(torch.arange(len(CORPUS.training))[None], torch.Generator(), 0.0)]
+    units, weights = (
+        part[0] for part in segmenter(torch.arange(len(ids))[None], torch.Generator(), 0.0)
+    )
+    expected = [
+        part[0]
+        for part in by_character(torch.arange(len(CORPUS.training))[None], torch.Generator(), 0.0)
+    ]
     _, offsets = vocabulary.text_of(ids, CORPUS.training)
     for match in WORD.finditer(CORPUS.training):
         begin, end = torch.searchsorted(offsets, torch.tensor(match.span())).tolist()
@@ -63,7 +81,9 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
     if name == "mixture":
         configs.masking.mixture = [{"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}]
     configs.masking.strategy = name
-    starts = torch.randint(len(configs.data.training_ids) - 64, (50, 1), generator=torch.Generator().manual_seed(0))
+    starts = torch.randint(
+        len(configs.data.training_ids) - 64, (50, 1), generator=torch.Generator().manual_seed(0)
+    )
     offsets = starts + torch.arange(64)
     batch = configs.masking.strategy(configs.data.training_ids[offsets], offsets, 0.3)
     assert batch.positions.view(50, -1).shape[1] == n_masked_in(64, 0.3)
@@ -118,7 +138,9 @@ STORED = play()[:50_000] + "\n\nROMEO:\nWhat says my lord Romeo now of love and 
 CHARACTERS = Vocabulary(STORED)
 STORED_IDS = CHARACTERS.encode(STORED).to(torch.uint8)
 GENERATOR = torch.Generator().manual_seed(0)
-OFFSETS = torch.randint(MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=GENERATOR) + torch.arange(192)
+OFFSETS = torch.randint(
+    MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=GENERATOR
+) + torch.arange(192)
 
 
 def numbered(units: torch.Tensor) -> torch.Tensor:
@@ -134,7 +156,10 @@ def draw(segmenter: Segmenter) -> tuple[torch.Tensor, torch.Tensor]:
 def test_windows_are_cut_as_the_whole_text_is(name: str):
     whole = STRATEGIES[name](STORED)
     assert isinstance(whole, CorpusUnits)
-    (units, weights), (expected, expected_weights) = draw(for_stored_text(whole, STORED_IDS, CHARACTERS)), draw(whole)
+    (units, weights), (expected, expected_weights) = (
+        draw(for_stored_text(whole, STORED_IDS, CHARACTERS)),
+        draw(whole),
+    )
     inside = slice(8, -8)  # the window's ends may cut a phrase that is longer than the margin
     assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
     if name != "contextual":  # the whole text leaves out the occurrence itself
@@ -143,14 +168,18 @@ def test_windows_are_cut_as_the_whole_text_is(name: str):
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"adaptive"}))
 def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name: str):
-    units, weights = draw(for_stored_text(STRATEGIES[name](STORED[:20_000]), STORED_IDS, CHARACTERS))
+    units, weights = draw(
+        for_stored_text(STRATEGIES[name](STORED[:20_000]), STORED_IDS, CHARACTERS)
+    )
     assert units.shape == weights.shape == OFFSETS.shape
     assert weights.isfinite().all()
     assert (weights > 0).any(1).all()
 
 
 def test_what_needs_the_whole_text_is_refused_with_its_size():
-    without_rule = CorpusUnits(torch.arange(len(STORED), dtype=torch.int32), torch.ones(len(STORED)))
+    without_rule = CorpusUnits(
+        torch.arange(len(STORED), dtype=torch.int32), torch.ones(len(STORED))
+    )
     for refused in (STRATEGIES["adaptive"](STORED), without_rule):
         with pytest.raises(CorpusError, match=r"needs the whole text in memory, at least .* MB"):
             for_stored_text(refused, STORED_IDS, CHARACTERS)

@@ -17,12 +17,16 @@ def words(weights: dict[str, float]) -> Automaton:
 
 def test_words_are_written_with_their_weights():
     automaton = words({"bal": 3, "ban": 1, "kor": 4})
-    assert len(automaton.characters) == len("ba") + len("ln") + len("kor") + len(" ")  # common beginnings are shared
+    # common beginnings are shared
+    assert len(automaton.characters) == len("ba") + len("ln") + len("kor") + len(" ")
     rows = automaton.transitions().to_dense().sum(1)
     assert torch.allclose(rows, torch.ones_like(rows))
     written = automaton.write(400_000, seed=0).split(" ")[1:-1]
     for word, share in {"bal": 3 / 8, "ban": 1 / 8, "kor": 1 / 2}.items():
-        assert abs(written.count(word) / len(written) - share) < 4 * (share * (1 - share) / len(written)) ** 0.5
+        assert (
+            abs(written.count(word) / len(written) - share)
+            < 4 * (share * (1 - share) / len(written)) ** 0.5
+        )
 
 
 def test_an_empty_text_skips_to_the_end_of_a_choice():
@@ -39,7 +43,8 @@ def test_the_same_seed_writes_the_same_text_and_a_longer_one_continues_it():
 def test_merging_keeps_the_probability_of_every_text():
     automaton = words({"bal": 2, "kal": 1, "ban": 3, "oo": 2})
     merged = automaton.merged()
-    assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")  # the two l are one
+    # the two l are one
+    assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")
     before, after = (probabilities(each, 4) for each in (automaton, merged))
     assert torch.allclose(before, after, rtol=0, atol=1e-12)
     assert merged.merged() == merged
@@ -54,7 +59,11 @@ def test_states_have_the_description_of_their_builder():
     build.text(middle, " ", start)
     automaton = build.automaton(start)
     described = dict(zip(automaton.characters, automaton.descriptions, strict=True))
-    assert described == {"a": {"kind": "greeting", "number": "one"}, "b": {"kind": "greeting"}, " ": {}}
+    assert described == {
+        "a": {"kind": "greeting", "number": "one"},
+        "b": {"kind": "greeting"},
+        " ": {},
+    }
 
 
 def test_states_with_different_descriptions_are_not_merged():

@@ -24,7 +24,11 @@ def all_words() -> set[str]:
     for topic in words.topics():
         found |= {*topic.speakers, *topic.nouns, *topic.adjectives}
         found |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
-        found |= {verb + ending for verb in topic.verbs for ending in (words.SINGULAR_VERB, words.PLURAL_VERB)}
+        found |= {
+            verb + ending
+            for verb in topic.verbs
+            for ending in (words.SINGULAR_VERB, words.PLURAL_VERB)
+        }
     return found
 
 
@@ -44,7 +48,9 @@ def test_characters_are_as_frequent_as_the_stationary_distribution_says(text: st
     visits = grammar().stationary()
     for character in grammar().alphabet:
         expected = visits[[c == character for c in grammar().characters]].sum()
-        shares = torch.tensor([count[character] / count.total() for count in counts], dtype=torch.float64)
+        shares = torch.tensor(
+            [count[character] / count.total() for count in counts], dtype=torch.float64
+        )
         assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, character
 
 
@@ -77,7 +83,9 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text: str):
     for sentence in re.findall(r"(?:^|[.!?\n] ?)([TMNS][ae] [^,.!?]+)[,.]", text):
         article, *rest = sentence.split(" ")
         verb = next(
-            word for word in rest if word[:-1] in verbs and word[-1] in (words.SINGULAR_VERB, words.PLURAL_VERB)
+            word
+            for word in rest
+            if word[:-1] in verbs and word[-1] in (words.SINGULAR_VERB, words.PLURAL_VERB)
         )
         singular = article.lower() in words.SINGULAR_ARTICLES
         assert singular != (article.lower() in words.PLURAL_ARTICLES)
@@ -95,7 +103,9 @@ def test_states_know_the_distinctions_of_the_grammar():
         beliefs = floor.beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
         return [floor.values(distinction)[i] for i in beliefs.argmax(1)]
 
-    word, topic, speaker, number, sentence = map(most_probable, ("word", "topic", "speaker", "number", "sentence"))
+    word, topic, speaker, number, sentence = map(
+        most_probable, ("word", "topic", "speaker", "number", "sentence")
+    )
     nouns = {noun for topic in words.topics() for noun in topic.nouns}
     places = []
     for match in re.finditer(r"[A-Za-z]+|[^A-Za-z]", text[: text.rindex("\n\n")]):

@@ -15,14 +15,17 @@ written = cache(play)
 
 @pytest.fixture(scope="module")
 def of_report():
-    """Returns the tasks of the play with few examples, each made once, and so are the posteriors of their texts."""
+    """Returns the tasks of the play with few examples, each made once, and so are the posteriors of
+    their texts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks, "N_POOL", N_POOL)
         patch.setattr(tasks, "N_TEST", N_TEST)
         patch.setattr(tasks, "speeches", cache(tasks.speeches))
         for name in ("beliefs_about", "beliefs_about_speeches", "log_odds"):
             once = cache(getattr(tasks, name))
-            patch.setattr(tasks, name, lambda *args, once=once: once(*args[:-1], tuple(args[-1])).clone())
+            patch.setattr(
+                tasks, name, lambda *args, once=once: once(*args[:-1], tuple(args[-1])).clone()
+            )
         yield cache(lambda name, use=REPORT: TASKS["play"][name](use))
 
 
@@ -39,7 +42,9 @@ def test_a_task_has_its_examples_and_labels(task):
     assert (len(task.pool), len(task.test)) == (N_POOL, N_TEST)
     assert 2 <= len(task.labels) <= 16
     labels = {
-        label for example in task.test for label in (example.label if task.kind == CHARACTER else [example.label])
+        label
+        for example in task.test
+        for label in (example.label if task.kind == CHARACTER else [example.label])
     }
     assert labels - {None} <= set(task.labels)
 
@@ -57,7 +62,8 @@ def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task, of_repor
 
 
 def check_calibrated(posterior: np.ndarray, is_right: np.ndarray, ceiling: float) -> None:
-    """The best answers are right as often as the posterior says, among the surest and among the others too."""
+    """The best answers are right as often as the posterior says, among the surest and among the
+    others too."""
     assert posterior.mean() == pytest.approx(ceiling)
     surest = posterior > np.median(posterior)
     for part in (np.ones_like(surest), surest, ~surest):
@@ -81,8 +87,12 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report
 def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report, name, distinction):
     task = of_report(name)
     values = tasks.floor().values(distinction)
-    best, guess = tasks.beliefs_about_speeches(distinction, [example.texts[0] for example in task.test]).max(1)
-    is_right = [values[i] == example.label for i, example in zip(guess.tolist(), task.test, strict=True)]
+    best, guess = tasks.beliefs_about_speeches(
+        distinction, [example.texts[0] for example in task.test]
+    ).max(1)
+    is_right = [
+        values[i] == example.label for i, example in zip(guess.tolist(), task.test, strict=True)
+    ]
     check_calibrated(best.numpy(), np.array(is_right), task.ceiling())
 
 
@@ -90,14 +100,18 @@ def test_the_exact_posterior_of_consecutive_speeches_reaches_the_ceiling(of_repo
     task = of_report("follows")
     log_odds = tasks.log_odds([example.texts for example in task.test])
     is_next = np.array([example.label == "next" for example in task.test])
-    check_calibrated(log_odds.abs().sigmoid().numpy(), (log_odds > 0).numpy() == is_next, task.ceiling())
+    check_calibrated(
+        log_odds.abs().sigmoid().numpy(), (log_odds > 0).numpy() == is_next, task.ceiling()
+    )
 
 
 def test_a_broken_speech_cannot_be_written_and_others_can(of_report):
     task = of_report("grammatical")
     texts = [f"\n\n____:\n{example.texts[0]}\n\n" for example in task.test]
     possible = tasks.log_probabilities(texts[:100]).isfinite()
-    assert [["broken", "grammatical"][i] for i in possible.long().tolist()] == [e.label for e in task.test[:100]]
+    assert [["broken", "grammatical"][i] for i in possible.long().tolist()] == [
+        e.label for e in task.test[:100]
+    ]
     assert sum(example.label == "broken" for example in task.test) == N_TEST // 2
 
 

@@ -21,7 +21,9 @@ def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespe
     if name == "capitals":
         training, validation = training.lower(), validation.lower()
     if name == "punctuation":
-        training, validation = (text.translate(dict.fromkeys(map(ord, PUNCTUATION))) for text in (training, validation))
+        training, validation = (
+            text.translate(dict.fromkeys(map(ord, PUNCTUATION))) for text in (training, validation)
+        )
     assert all(example.texts[0] in training for example in task.pool)
     assert all(example.texts[0] in validation for example in task.test)
     assert not {example.texts for example in task.pool} & {example.texts for example in task.test}
@@ -51,7 +53,10 @@ FEW = "A:\nOne.\n\nB:\nTwo.\n\n" + "No speech. " * 100 + "\n\nA:\nThree.\n\nB:\n
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FEW, "has 2 speeches to learn from, and 2 others for the test: at least 5 and 1 are needed"),
+        (
+            FEW,
+            "has 2 speeches to learn from, and 2 others for the test: at least 5 and 1 are needed",
+        ),
         (speeches("AB", 10), "and 0 others for the test"),
     ],
 )
@@ -79,7 +84,10 @@ def test_the_labels_are_those_of_the_text(shakespeare, tasks):
 
 
 def test_kinds_and_sizes(tasks):
-    assert {name for name, task in tasks.items() if task.kind == CHARACTER} == {"punctuation", "capitals"}
+    assert {name for name, task in tasks.items() if task.kind == CHARACTER} == {
+        "punctuation",
+        "capitals",
+    }
     assert {name for name, task in tasks.items() if task.kind == CHOICE} == {"word_order"}
     assert all(len(task.pool) >= 128 and len(task.test) >= 400 for task in tasks.values())
     labels = [label for example in tasks["punctuation"].test for label in example.label if label]
