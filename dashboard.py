@@ -13,9 +13,9 @@ from argparse import Namespace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from configs.command_line.program import run_main
+from configs.command_line.scripts import logs_parser, number, run_script
 from configs.keys import ConfigError
-from configs.one_line import run_main
-from configs.scripts import logs_parser, number, run_script
 from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard_address
 from runs.find import all_runs, find_run
 from runs.knobs import knobs_of

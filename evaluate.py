@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from configs.command_line import ignored_in_comparisons
+from configs.command_line.command import ignored_in_comparisons
+from configs.command_line.program import run_main
+from configs.command_line.scripts import run_parser, run_script
 from configs.devices import best_device
-from configs.one_line import run_main
-from configs.scripts import run_parser, run_script
-from data.reference_losses import without_counting
+from data.references.losses import without_counting
 from data.vocabulary import UNK, Vocabulary
 from runs import statistics
 from runs.curves import save_measures
@@ -27,7 +27,7 @@ from runs.run_files import read_object
 from trained.load import Trained, choose_threads, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.task_results import print_tasks
-from training.callbacks import per_character
+from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon, known_characters

@@ -9,10 +9,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from configs.command_line import Command, parse, run_seeds
+from configs.command_line.command import Command, parse, run_seeds
+from configs.command_line.program import OutputError, fail, run_main
+from configs.command_line.scripts import exit_code
 from configs.experiment import Configs, configs_of
-from configs.one_line import OutputError, fail, run_main
-from configs.scripts import exit_code
 from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder

@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from configs.command_line.program import fail, run_main
+from configs.command_line.scripts import run_parser, run_script
 from configs.keys import ConfigError
-from configs.one_line import fail, run_main
-from configs.scripts import run_parser, run_script
 from data.tasks.task import PAIR
 from runs.find import find_run
 from trained import trackers

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import torch
 
+from configs.command_line.program import run_main
+from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
-from configs.one_line import run_main
-from configs.scripts import number, run_parser, run_script
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from configs.command_line.program import run_main
+from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
-from configs.one_line import run_main
-from configs.scripts import number, run_parser, run_script
 from configs.seeds import derived_seed
 from runs.terminal import printable
 from trained.fill import encode, with_unknown

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from configs.command_line import SETTINGS, parse, resolve
+from configs.command_line.command import SETTINGS, parse, resolve
+from configs.command_line.program import OneLineParser, run_main
+from configs.command_line.scripts import number, run_script
 from configs.memory import least_bytes
-from configs.one_line import OneLineParser, run_main
-from configs.scripts import number, run_script
 from planning.law import Interval, Law, fit
 from runs.errors import InputError
 from runs.files import to_yaml, write_atomically
@@ -136,7 +136,7 @@ def plan(options: Namespace) -> None:
 
 def known_floor(data: Any) -> float | None:
     """The Bayes-optimal loss on the play; None for other texts and tokens."""
-    from data.reference_losses import mean_loss, window_losses, without_counting
+    from data.references.losses import mean_loss, window_losses, without_counting
 
     if data.loaded.automaton is None or without_counting(data.vocabulary, data.loaded):
         return None

@@ -25,9 +25,9 @@ from typing import Any, BinaryIO, TypeVar
 
 from torch import Tensor
 
+from configs.command_line.program import fail, run_main
+from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
-from configs.one_line import fail, run_main
-from configs.scripts import number, run_parser, run_script
 from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import printable
 from trained.answers import answers

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 import yaml
 
+from configs.command_line.program import OneLineParser, run_main
+from configs.command_line.scripts import number, run_script
 from configs.devices import best_device
-from configs.one_line import OneLineParser, run_main
-from configs.scripts import number, run_script
 from runs.files import ROOT, write_json
 from training import tracking
 

@@ -29,23 +29,23 @@ from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer
 from benchmarks.trials import RUNS, last_losses, run_in, train
 from benchmarks.turns import in_words, take_turns
 from configs.callbacks import steering, writing
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
 from data.corpus import load_corpus
 from data.masking import MaskedBatch
 from data.play.grammar import play
-from data.reference_losses import window_losses
+from data.references.losses import window_losses
 from model.ngrams import NGRAMS
-from runs.callbacks import Callback
 from runs.files import ROOT, write_atomically, write_json
 from runs.run_folder import RunFolder
+from training.callbacks.callback import Callback
+from training.callbacks.speed import seconds_per_call
 from training.checkpoint import load_weights
 from training.cuda_graph import EAGER_STEPS, relative_difference
 from training.evaluation import evaluate
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
-from training.speed import seconds_per_call
 from training.tracking import be_quiet
 
 TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}

@@ -19,7 +19,7 @@ from benchmarks.command import run_benchmark
 from benchmarks.turns import Candidates, Measures, compare
 from trained.load import Trained, load_trained, random_ids
 from trained.onnx_file import export
-from training.speed import seconds_per_call
+from training.callbacks.speed import seconds_per_call
 
 SHAPES = ((1, 32), (1, 256), (32, 256))  # batch, length
 CHARS = 32_768  # per turn, at least

@@ -28,7 +28,7 @@ import torch
 import data.corpus
 from benchmarks.command import run_benchmark
 from benchmarks.turns import Candidates, Measures, compare
-from configs.command_line import resolve
+from configs.command_line.command import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from data.play.grammar import play

@@ -22,11 +22,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.command import commit, run_benchmark, save_results
 from benchmarks.trials import RUNS
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from configs.keys import ConfigError
 from data.corpus import TINY_SHAKESPEARE, Corpus, load_corpus
 from data.play.grammar import PLAY, play
-from data.reference_losses import mean_loss, window_losses
+from data.references.losses import mean_loss, window_losses
 from planning.ladder import shape_keys, train
 from planning.law import Interval, Law, Run, fit
 from runs.figures import label_ends, save_figure

@@ -6,7 +6,7 @@ python -m benchmarks.throughput [--repeats 5 | --quick]
 All take turns in one process, with the same shape, text, masking rate and training step; the model,
 the masker, the optimizer and the precision are their own. Logits are computed at the masked
 positions only, which is in favor of the annotated experiment and of BERT. The share of the peak is
-that of `training.speed`.
+that of `training.callbacks.speed`.
 """
 
 from argparse import Namespace
@@ -19,11 +19,11 @@ import torch
 import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from configs.experiment import Configs, configs_of
 from data.masking import n_masked_in
 from planning.ladder import EAGER, warmed_up
-from training.speed import operations_per_char, peak, seconds_per_call
+from training.callbacks.speed import operations_per_char, peak, seconds_per_call
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
 LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}

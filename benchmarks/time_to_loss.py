@@ -27,7 +27,7 @@ from matplotlib.ticker import LogLocator
 from benchmarks.command import device_preset, recipe, run_benchmark, save_results
 from benchmarks.report import Results, by_variant, compared
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
-from configs.command_line import PRESETS, read_config
+from configs.command_line.command import PRESETS, read_config
 from configs.keys import ConfigError
 from runs.figures import label_ends, save_figure
 from runs.run_folder import RunFolder

@@ -24,8 +24,8 @@ from benchmarks.command import run_benchmark, save_results
 from benchmarks.report import Results, by_variant
 from benchmarks.time_to_loss import PEERS, peer_keys
 from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
+from configs.command_line.scripts import number
 from configs.keys import ConfigError
-from configs.scripts import number
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.command import commit, in_minutes, key_words, machine
 from data.corpus import load_corpus
-from data.reference_losses import window_losses
+from data.references.losses import window_losses
 from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
 

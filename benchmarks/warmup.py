@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.command import run_benchmark, save_results
 from benchmarks.report import by_variant, compared
 from benchmarks.trials import COMMON, LOSSES, Trial, last_losses, run_trials, trials_of
-from configs.command_line import PRESETS, read_config
+from configs.command_line.command import PRESETS, read_config
 
 WITH_WARMUP = ("quick", "modernbert")
 

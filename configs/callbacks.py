@@ -8,30 +8,28 @@ from configs.compiled_code import kept_code
 from configs.experiment import Configs, is_sharded
 from configs.keys import ConfigError
 from configs.outputs import prompts
-from data.pairs import held_out_pairs
-from data.reference_losses import unigram_loss, without_counting
-from data.reference_process import References
+from data.references.losses import unigram_loss, without_counting
+from data.references.process import References
 from data.windows import WindowBatch
+from data.windows.pairs import held_out_pairs
 from distributed.exchange_time import ExchangeTime
 from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
-from runs.callbacks import Callback
 from runs.run_folder import RunFolder
-from training.callbacks import (
-    AnyOrderBound,
-    Compiler,
-    KnobPanel,
-    PerCharacter,
-    ReferenceLosses,
-    Samples,
-    ThreadChoice,
-    WeightNorm,
-)
+from training.callbacks.any_order_bound import AnyOrderBound
+from training.callbacks.callback import Callback
+from training.callbacks.compiler import Compiler
+from training.callbacks.health_checks import HealthChecks
+from training.callbacks.knobs import KnobPanel
+from training.callbacks.per_character import PerCharacter
+from training.callbacks.reference_losses import ReferenceLosses
+from training.callbacks.samples import Samples
+from training.callbacks.speed import DataWaiting, ShareOfPeak
+from training.callbacks.threads import ThreadChoice
+from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
-from training.health_checks import HealthChecks
-from training.pairs import PairMeasure
+from training.pair_objective import PairMeasure
 from training.resume import Recorder
-from training.speed import DataWaiting, ShareOfPeak
 
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:

@@ -8,7 +8,7 @@ from typing import Any
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
 from configs.tokenizers import check_tokens
-from data.kinds import SHORTEST_PAIR
+from data.tokens.names import SHORTEST_PAIR
 from distributed.launch import n_started
 from runs.schema import PLANNED, matches
 from training.schedule import masking_rates

@@ -8,17 +8,17 @@ from labml.configs import option
 from configs.branch import Branch
 from configs.keys import Key
 from configs.seeds import derived_seed
-from data.kinds import CHARACTERS
+from data.tokens.names import CHARACTERS
 
 if TYPE_CHECKING:
     import torch
 
     from data.corpus import Corpus
-    from data.prefetch import Prefetched
     from data.protocol import ValidationSet
-    from data.stored import StoredTokens
+    from data.text.stored import StoredTokens
     from data.vocabulary import Vocabulary
     from data.windows import Windows
+    from data.windows.prefetch import Prefetched
 
 announce = partial(print, flush=True)  # a log shows at once why a run does not begin
 
@@ -67,9 +67,9 @@ def corpus(c: DataConfigs) -> "Corpus":
 
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
-    from data.pairs import CLS, SEP
-    from data.vocabularies import vocabulary_of
+    from data.tokens.vocabularies import vocabulary_of
     from data.vocabulary import characters_of
+    from data.windows.pairs import CLS, SEP
 
     objective = c.root().objective
     further = (CLS, SEP) if objective.nsp or objective.sop else ()
@@ -113,7 +113,7 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 def windows(c: DataConfigs) -> "Windows | Prefetched":
     """Windows of the training text; `configs.other_windows` has those of pairs, epochs, and texts
     on the disk."""
-    from data.sources import CorpusError
+    from data.text.sources import CorpusError
     from data.windows import Windows
 
     root = c.root()

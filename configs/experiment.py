@@ -153,7 +153,7 @@ def compiled(c: Configs) -> "Compiled | None":
 
 def eager_objective(c: Configs) -> "MaskedObjective":
     from training.objective import MaskedObjective
-    from training.pairs import PairObjective
+    from training.pair_objective import PairObjective
 
     return PairObjective() if c.objective.nsp or c.objective.sop else MaskedObjective()
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import manual_seed
 
-from configs.command_line import Command
+from configs.command_line.command import Command
 from configs.experiment import Configs, configs_of
 from configs.seeds import derived_seed
 from distributed.interruption import Interruption

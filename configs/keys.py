@@ -17,7 +17,7 @@ from typing import Any
 
 from labml.configs import BaseConfigs
 
-from configs.strict_yaml import parse_yaml
+from configs.command_line.strict_yaml import parse_yaml
 from runs.errors import InputError
 
 LONGEST_VALUE = 60  # characters of a value that an error message repeats

@@ -48,7 +48,7 @@ def modern(c: ModelConfigs) -> "nn.Module":
     """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and
     n-gram embeddings."""
     from model import MaskedLanguageModel, ModernEncoder
-    from model.pairs import PairEncoder, PairModel
+    from model.pair_model import PairEncoder, PairModel
 
     objective = c.root().objective
     encoder = (PairEncoder if objective.nsp or objective.sop else ModernEncoder)(

@@ -7,12 +7,12 @@ import torch
 from torch.nn.functional import pad
 
 from configs.keys import ConfigError
-from data.documents import DocumentWindows
-from data.pairs import PairWindows
-from data.prefetch import Prefetched
-from data.shuffled import ShuffledWindows
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 from data.windows import Windows
+from data.windows.documents import DocumentWindows
+from data.windows.pairs import PairWindows
+from data.windows.prefetch import Prefetched
+from data.windows.shuffled import ShuffledWindows
 
 MEMORY = 500_000_000  # bytes that one key may need
 BYTES_PER_CELL = 16  # of data.sampling=shuffled

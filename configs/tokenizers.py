@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.keys import ConfigError, shortened
-from data.kinds import BPE, BYTES, CHARACTERS
+from data.tokens.names import BPE, BYTES, CHARACTERS
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
 
@@ -52,11 +52,11 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     if resumed and path != resumed.config().get("data.tokens", CHARACTERS):
         # other tokens, which the caller refuses, or the run's own after a move
         return values | {"data.tokens": path}
-    from data.subwords import library, read_tokenizer
+    from data.tokens.subwords import library, read_tokenizer
 
     found = library() if match else read_tokenizer(Path(path))
     if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
-        from data.bpe import cache_path
+        from data.tokens.bpe import cache_path
 
         cached, tokenizer = (
             cache_path(resumed.corpus()["sha256"], int(match[1])),

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from data.download import download
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from data.sources import CorpusError, not_text
-from data.stored import StoredText, path_of_large_text
+from data.text.download import download
+from data.text.sources import CorpusError, not_text
+from data.text.stored import StoredText, path_of_large_text
 from runs.files import reporting_os_errors, write_atomically
 from runs.reading import read_bytes
 
@@ -90,7 +90,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load a corpus by name.
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download
-    fails), or the path of a UTF-8 text: a file or a folder (`data.sources`). `announce` is called
+    fails), or the path of a UTF-8 text: a file or a folder (`data.text.sources`). `announce` is called
     with a line before a download or a wait, and with a banner if the play replaces tiny
     Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 
 WINDOW_LEN = 256
 N_MASKED = round(0.15 * WINDOW_LEN)

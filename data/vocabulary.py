@@ -1,4 +1,4 @@
-"""Text to token ids and back. Here a token is a character; `data.vocabularies` has the others."""
+"""Text to token ids and back. Here a token is a character; `data.tokens.vocabularies` has the others."""
 
 import sys
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
@@ -98,7 +98,7 @@ class Vocabulary:
         return self.decode(ids) if original is None else original, None
 
     def description(self) -> dict[str, Any]:
-        """The content of vocabulary.json, from which `data.vocabularies.load_vocabulary` makes the
+        """The content of vocabulary.json, from which `data.tokens.vocabularies.load_vocabulary` makes the
         vocabulary again."""
         return {"characters": self.characters, "special_tokens": self.special_tokens}
 

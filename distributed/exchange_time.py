@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from runs.callbacks import Callback
+from training.callbacks.callback import Callback
 
 MEASURED_STEP = 4  # after an evaluation; earlier ones may allocate memory
 NAMES = ("gloo:", "nccl")  # of the profiler's events

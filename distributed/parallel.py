@@ -27,7 +27,7 @@ from distributed.processes import VERSIONS, Processes, naming_lost_processes
 from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
-from training.callbacks import KnobPanel
+from training.callbacks.knobs import KnobPanel
 from training.checkpoint import Content, has_shards, is_sharded
 from training.clock import TrainingClock
 from training.compilation import Compiled

@@ -8,16 +8,16 @@ from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
-from configs.command_line import resolve
+from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, configs_of
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory
 from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
-from runs.callbacks import Callback
 from runs.errors import InputError
-from training.callbacks import dense_weights
+from training.callbacks.callback import Callback
+from training.callbacks.weight_norm import dense_weights
 from training.cuda_graph import EAGER_STEPS
 from training.schedule import Stage
 from training.step import TrainingStep

@@ -22,15 +22,15 @@ from hypothesis import settings
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.callbacks import steering, writing
-from configs.command_line import resolve
+from configs.command_line.command import resolve
 from configs.compiled_code import CACHE_VARIABLE
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
-from runs.callbacks import Callback
 from runs.curves import save_curves
 from runs.files import locked
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
+from training.callbacks.callback import Callback
 from training.checkpoint import load_weights
 from training.loop import Trainer
 from training.resume import begin, resume
@@ -141,7 +141,9 @@ def quick_files() -> Iterator[None]:
     """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing
     waits for the disk."""
     with pytest.MonkeyPatch.context() as context:
-        context.setattr("training.callbacks.save_curves", lambda path, *_: path.touch())
+        context.setattr(
+            "training.callbacks.reference_losses.save_curves", lambda path, *_: path.touch()
+        )
         context.setattr("os.fsync", lambda descriptor: None)
         yield
 
@@ -149,7 +151,7 @@ def quick_files() -> Iterator[None]:
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this test draw their curves."""
-    monkeypatch.setattr("training.callbacks.save_curves", save_curves)
+    monkeypatch.setattr("training.callbacks.reference_losses.save_curves", save_curves)
 
 
 @pytest.fixture

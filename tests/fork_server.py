@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 import training.callbacks
-from configs.command_line import parse
+from configs.command_line.command import parse
 from runs.curves import save_curves
 from runs.files import ROOT
 

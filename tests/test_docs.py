@@ -15,11 +15,10 @@ import configs.training
 import data.masking.segmenters
 import data.masking.strategies
 import data.tasks.shakespeare
-from configs.command_line import SETTINGS, parse, presets
+from configs.command_line.command import SETTINGS, parse, presets
 from data.masking.strategies import STRATEGIES
 from data.tasks.task import N_POOL, REPORT
 from runs.files import ROOT
-from tests.test_core_path import lines_of
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path
@@ -133,7 +132,7 @@ def test_every_option_exists(program):
         if program.endswith(".py")
         else program.removeprefix("-m ").replace(".", "/") + ".py"
     )
-    sources = ["configs/command_line.py"] if program == "experiment.py" else [path]
+    sources = ["configs/command_line/command.py"] if program == "experiment.py" else [path]
     known = "--help" + "".join((ROOT / path).read_text(encoding="utf-8") for path in sources)
     options = re.findall(r"--[a-z-]+", " ".join(commands(f"python {program}")))
     assert [option for option in options if option not in known] == []
@@ -224,12 +223,3 @@ def test_reading_names_only_what_is_in_each_file():
             if not re.search(rf"\b{name.rpartition('.')[2]}\b", source)
         ]
     assert missing == []
-
-
-def test_the_core_path_is_as_long_as_the_pages_say():
-    """Within 5%, so that not every change of the code changes the pages."""
-    assert list(lines_of()) == list(core_path())
-    lines = sum(lines_of().values())
-    for page in ("README.md", "docs/reading.md"):
-        (stated,) = re.findall(r"\b(\d,\d{3}) lines", TEXTS[page])
-        assert int(stated.replace(",", "")) == pytest.approx(lines, rel=0.05)

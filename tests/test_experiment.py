@@ -14,11 +14,11 @@ import torch
 from labml.configs import option
 
 from configs.callbacks import steering
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
+from configs.command_line.program import run_main
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from configs.model import ModelConfigs
-from configs.one_line import run_main
 from data.corpus import ENVIRONMENT_VARIABLE, CorpusError
 from experiment import main
 from model.labml_transformer import LabmlTransformer

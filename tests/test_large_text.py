@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-import data.stored
+import data.text.stored
 from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
-from data.prefetch import Prefetched
 from data.windows import Windows
+from data.windows.prefetch import Prefetched
 from runs.files import locked
 from tests.conftest import (
     check_resumes,
@@ -34,8 +34,8 @@ STEPS = 10
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
-    monkeypatch.setattr(data.stored, "SAMPLE", 20_000)
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
+    monkeypatch.setattr(data.text.stored, "SAMPLE", 20_000)
+    monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
 
 

@@ -222,12 +222,16 @@ def test_packages_stay_small_and_training_has_few_modules():
 @pytest.mark.parametrize(
     ("module", "line", "check"),
     [
-        ("data/windows.py", "from training.loop import Trainer", wrong_layers),
-        ("data/windows.py", "from runs.run_folder import RunFolder", wrong_layers),
-        ("data/windows.py", "if TYPE_CHECKING:\n    import configs.keys", wrong_layers),
-        ("data/windows.py", "def main():\n    from configs import keys", wrong_layers),
-        ("data/windows.py", "from . import loop\nfrom ..training import loop", wrong_layers),
-        ("data/windows.py", "import predict", wrong_layers),
+        ("data/windows/windows.py", "from training.loop import Trainer", wrong_layers),
+        ("data/windows/windows.py", "from runs.run_folder import RunFolder", wrong_layers),
+        ("data/windows/windows.py", "if TYPE_CHECKING:\n    import configs.keys", wrong_layers),
+        ("data/windows/windows.py", "def main():\n    from configs import keys", wrong_layers),
+        (
+            "data/windows/windows.py",
+            "from . import loop\nfrom ..training import loop",
+            wrong_layers,
+        ),
+        ("data/windows/windows.py", "import predict", wrong_layers),
         ("predict.py", "from benchmarks.machine import machine", wrong_layers),
         ("model/modern.py", "from data.vocabulary import Vocabulary", wrong_layers),
         (
@@ -243,7 +247,7 @@ def test_packages_stay_small_and_training_has_few_modules():
 )
 def test_a_wrong_import_is_found(tmp_path, module, line, check):
     for name in (
-        "data/windows.py",
+        "data/windows/windows.py",
         "model/modern.py",
         "board/store.py",
         "training/loop.py",

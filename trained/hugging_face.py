@@ -22,8 +22,8 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from data.subwords import SubwordVocabulary, byte_alphabet
 from data.tasks.task import CHARACTER
+from data.tokens.subwords import SubwordVocabulary, byte_alphabet
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from configs.command_line import read_config, resolve
+from configs.command_line.command import read_config, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from data.vocabularies import load_vocabulary
+from data.tokens.vocabularies import load_vocabulary
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.errors import InputError
@@ -22,7 +22,7 @@ from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
-from training.callbacks import CLEARLY_FASTER, seconds_by_threads
+from training.callbacks.threads import CLEARLY_FASTER, seconds_by_threads
 from training.checkpoint import load_checkpoint, put_weights
 
 CLASSIFIER = "classifier.safetensors"  # the file of a classifier, in its folder

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from data.counting import count
 from data.masking.words import WORD
 from data.protocol import N_MASKED, SEED, WINDOW_LEN, ValidationSet
+from data.references.counting import count
 from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from data.masking import MaskedBatch, n_masked_in
-from runs.callbacks import Callback
 from runs.errors import first_line
+from training.callbacks.callback import Callback
 from training.compilation import without_side_effects
 from training.objective import Losses, Sums
 from training.schedule import Stage

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runs.callbacks import Callback
+from training.callbacks.callback import Callback
 from training.clock import TrainingClock
 from training.evaluation import Evaluator
 from training.objective import Sums
@@ -114,7 +114,7 @@ class Trainer:
         self.last_save = time.monotonic()
 
     def call(self, hook: str, *arguments: Any) -> None:
-        """Call a hook of all callbacks: see `runs.callbacks`."""
+        """Call a hook of all callbacks: see `training.callbacks.callback`."""
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
 

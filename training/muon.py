@@ -47,7 +47,10 @@ class Muon(Optimizer):
             "capturable": False,
         }
         super().__init__(matrices, defaults)
-        self._step_supports_amp_scaling, self.found_inf = True, None  # see `training.health_checks`
+        self._step_supports_amp_scaling, self.found_inf = (
+            True,
+            None,
+        )  # see `training.callbacks.health_checks`
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

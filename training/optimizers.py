@@ -91,7 +91,10 @@ class RowAdagrad(Optimizer):
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
         super().__init__(tables, {"lr": lr, "capturable": False})
-        self._step_supports_amp_scaling, self.found_inf = True, None  # see `training.health_checks`
+        self._step_supports_amp_scaling, self.found_inf = (
+            True,
+            None,
+        )  # see `training.callbacks.health_checks`
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

@@ -12,9 +12,9 @@ import torch
 from torch.optim import Optimizer
 
 from data.corpus import Corpus
-from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
+from training.callbacks.callback import Callback
 from training.checkpoint import (
     Checkpoint,
     CheckpointError,

@@ -8,7 +8,7 @@ import torch
 from data.generators import restore_rng_states, rng_states
 from data.masking import MaskedBatch, Masker
 from data.windows import Windows
-from training.health_checks import optimize_or_undo
+from training.callbacks.health_checks import optimize_or_undo
 from training.objective import Losses, MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of
 from training.schedule import Stage

@@ -23,13 +23,13 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from runs.callbacks import Callback
 from runs.delivery import Delivery, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.terminal import printable
 from runs.uploader import Uploader
-from training.callbacks import Guess
+from training.callbacks.callback import Callback
+from training.callbacks.samples import Guess
 
 SECONDS_TO_DELIVER = 10.0
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"

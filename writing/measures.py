@@ -9,13 +9,13 @@ import torch
 from torch import Generator, Tensor
 
 from configs.seeds import derived_seed
-from data.bound import bound_masks
+from data.bound_masks import bound_masks
 from data.play.automaton import Automaton
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
 from trained.load import Trained
 from trained.measures import evenly_spaced
-from training.callbacks import any_order_bound
+from training.callbacks.any_order_bound import any_order_bound
 from writing.judge import Judge, ratio
 from writing.sampler import Sampler
 

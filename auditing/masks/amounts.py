@@ -8,7 +8,14 @@ import numpy as np
 
 from auditing.findings import CATALOGUE, Finding, Verdict, finding
 from auditing.masks.measure import Measured
-from auditing.masks.recipes import RECIPES, Shares, Structure, distance, nearest_recipe, recipe_named
+from auditing.masks.recipes import (
+    RECIPES,
+    Shares,
+    Structure,
+    distance,
+    nearest_recipe,
+    recipe_named,
+)
 from auditing.masks.rules import HINT
 from auditing.masks.table import Table, shifted
 from auditing.statistics import LEVEL, Share, of_means, sums_by

@@ -12,7 +12,13 @@ from auditing.errors import TargetError
 from auditing.findings import Finding, finding
 from auditing.masks.table import Table
 from auditing.masks.texts import Masked
-from auditing.pipelines.known_losses import MeasuredLoss, are_probabilities, log_softmax, losses_of, name_of
+from auditing.pipelines.known_losses import (
+    MeasuredLoss,
+    are_probabilities,
+    log_softmax,
+    losses_of,
+    name_of,
+)
 from auditing.pipelines.target_batch import Array, Call, Tokens
 
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise

@@ -9,7 +9,7 @@ import torch
 from data.corpus import Corpus
 from data.masking.segmenters import Characters, Segmenter, Strategy, Units
 from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Rule, Spans
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 from data.vocabulary import Vocabulary
 
 MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names

@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from data.counting import Hashes, Ints, context_hashes, looked_up, mixed
 from data.masking.units import RARELY
 from data.masking.words import WORD, cut
+from data.references.counting import Hashes, Ints, context_hashes, looked_up, mixed
 
 # characters to the left and right, smaller contexts first
 CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))
@@ -22,7 +22,7 @@ PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5
 
 class Surprise:
     """-log p(character | two neighbors on each side), by Witten-Bell interpolation as in
-    `data.counting`."""
+    `data.references.counting`."""
 
     def __init__(self, text: str):
         """Count the characters of `text` in their contexts."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from data.corpus import TINY_SHAKESPEARE, load_corpus
-from data.sources import CorpusError
 from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Example, Task, task
+from data.text.sources import CorpusError
 
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech or a sentence

@@ -5,8 +5,8 @@ import io
 from collections import Counter
 from pathlib import Path
 
-from data.sources import CorpusError
 from data.tasks.task import CHARACTER, PAIR, TEXT, Example, Task
+from data.text.sources import CorpusError
 from runs.reading import read_bytes
 
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of the file

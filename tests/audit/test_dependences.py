@@ -11,7 +11,17 @@ from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import TESTS_PER_AUDIT, by_class, of_units
 from tests.audit.museum.dependences import BATCH_BUGS, BUGS
-from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker, ordinary, result
+from tests.audit.museum.exhibit import (
+    CLS,
+    MASK,
+    N_ORDINARY,
+    N_TOKENS,
+    PAD,
+    SEP,
+    TensorMasker,
+    ordinary,
+    result,
+)
 
 ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per batch"}  # bug: a recipe that has it
 

@@ -10,7 +10,7 @@ from benchmarks.time_to_loss import (
     searched,
     seconds_to,
 )
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from configs.keys import ConfigError
 
 NEVER = float("inf")

@@ -8,7 +8,7 @@ from benchmarks.command import recipe
 from benchmarks.trials import COMMON
 from benchmarks.tricks import BASE, chosen, main, steps_in_the_same_time
 from configs.checks import BUDGETS
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from configs.keys import ConfigError
 
 

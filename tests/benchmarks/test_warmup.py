@@ -1,6 +1,6 @@
 from benchmarks.trials import COMMON
 from benchmarks.warmup import WITH_WARMUP, bases, trials, variants
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 
 
 def test_every_variant_differs_from_its_preset_in_its_windows_and_budget_alone():

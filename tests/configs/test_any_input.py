@@ -13,9 +13,9 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from configs.command_line import LARGEST_CONFIG, SETTINGS, parse, read_config, resolve
+from configs.command_line.command import LARGEST_CONFIG, SETTINGS, parse, read_config, resolve
+from configs.command_line.program import fail
 from configs.keys import ConfigError
-from configs.one_line import fail
 from data.corpus import CorpusError, load_corpus
 from experiment import main
 from runs.run_folder import RunFolderError

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from board.comparison import SAME_EXPERIMENT
-from configs.command_line import (
+from configs.command_line.command import (
     SETTINGS,
     ignored_in_comparisons,
     parse,

@@ -10,7 +10,7 @@ import torch
 from torch.utils import cpp_extension
 
 from configs import devices
-from configs.command_line import parse
+from configs.command_line.command import parse
 from tests.conftest import configs_for
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"

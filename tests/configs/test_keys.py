@@ -3,7 +3,7 @@ from typing import Annotated, get_args
 import pytest
 from labml.configs import BaseConfigs
 
-from configs.command_line import SETTINGS
+from configs.command_line.command import SETTINGS
 from configs.keys import ConfigError, Key, Setting, keys_of, unknown_key
 from tests.conftest import one_line
 

@@ -69,7 +69,7 @@ def custom_strategy(monkeypatch) -> None:
         return Fresh(len(text))
 
     register("fresh")
-    monkeypatch.setattr("configs.command_line.SETTINGS", keys_of(Configs))
+    monkeypatch.setattr("configs.command_line.command.SETTINGS", keys_of(Configs))
 
 
 @pytest.mark.usefixtures("custom_strategy")

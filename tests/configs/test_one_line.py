@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from configs.one_line import fail, run_main
+from configs.command_line.program import fail, run_main
 from runs.files import ROOT
 
 

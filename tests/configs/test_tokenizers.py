@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from configs.command_line import parse
+from configs.command_line.command import parse
 from configs.keys import ConfigError
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 from experiment import main
 from runs.find import find_run
 from tests.conftest import SENTENCES, config_file

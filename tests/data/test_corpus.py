@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from data import corpus
 from data.corpus import Corpus, CorpusError, load_corpus
-from data.download import download
+from data.text.download import download
 from tests.conftest import answer_with
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.counting import count
+from data.references.counting import count
 from data.vocabulary import Vocabulary
 
 

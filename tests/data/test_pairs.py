@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpus import CorpusError
-from data.kinds import SHORTEST_PAIR
-from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.play.grammar import play
+from data.tokens.names import SHORTEST_PAIR
 from data.vocabulary import MASK, PAD, Vocabulary
+from data.windows.pairs import CLS, SEP, PairWindows, speech_borders
 
 TEXT = play(50_000)
 VOCABULARY = Vocabulary(TEXT, (PAD, MASK, CLS, SEP))

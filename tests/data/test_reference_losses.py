@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from data import reference_losses, reference_process
 from data.corpus import Corpus
 from data.play.automaton import Automaton
 from data.protocol import N_MASKED, validation_set
-from data.reference_losses import cached_losses, mean_loss, unigram_loss, window_losses
-from data.reference_process import References
+from data.references import losses as reference_losses
+from data.references import process as reference_process
+from data.references.losses import cached_losses, mean_loss, unigram_loss, window_losses
+from data.references.process import References
 from data.vocabulary import Vocabulary
 
 COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent characters

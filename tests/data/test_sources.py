@@ -10,15 +10,16 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data import corpus, sources
-from data.bpe import train
-from data.byte_tokens import ByteVocabulary
+from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.sources import Block, list_sources, read_blocks
-from data.stored import StoredTokens
-from data.subwords import SubwordVocabulary
-from data.tokenization import convert
+from data.text import sources
+from data.text.sources import Block, list_sources, read_blocks
+from data.text.stored import StoredTokens
+from data.tokens.bpe import train
+from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.conversion import convert
+from data.tokens.subwords import SubwordVocabulary
 from data.vocabulary import Vocabulary
 from tests.conftest import in_files, one_line, parts, written
 

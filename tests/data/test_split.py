@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import data.stored
+import data.text.stored
 from configs.keys import ConfigError
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.survey import Surveyed, split
+from data.text.survey import Surveyed, split
 from tests.conftest import configs_for, one_line
 
 SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters
@@ -72,9 +72,9 @@ def test_copies_are_left_out_and_counted(folder):
 def test_the_sample_is_spread_over_the_whole_of_each_part(
     tmp_path, empty_cache, monkeypatch, letter, suffix
 ):
-    monkeypatch.setattr(data.stored, "SAMPLE", 1_000)
-    monkeypatch.setattr(data.stored, "PIECE", 100)
-    monkeypatch.setattr("data.sources.BLOCK", 3_000)
+    monkeypatch.setattr(data.text.stored, "SAMPLE", 1_000)
+    monkeypatch.setattr(data.text.stored, "PIECE", 100)
+    monkeypatch.setattr("data.text.sources.BLOCK", 3_000)
     text = play()[:50_000].replace("a", letter)
     contents = [text[begin:end] for begin, end in pairwise([0, 5_000, 5_050, 30_000, 50_000])]
     (tmp_path / "texts").mkdir()

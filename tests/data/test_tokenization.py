@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from data import corpus, sources, tokenization
+from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.sources import list_sources
-from data.tokenization import convert
+from data.text import sources
+from data.text.sources import list_sources
+from data.tokens import conversion as tokenization
+from data.tokens.conversion import convert
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 from tests.conftest import in_files, limited, one_line
@@ -120,7 +122,7 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     os.utime(text / "001.txt")  # a new time, the same content
     with monkeypatch.context() as patch:
         patch.setattr(tokenization, "read_blocks", None)  # would be called to convert
-        patch.setattr("data.survey.read_blocks", None)
+        patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256
         assert (

@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from data.bpe import bpe, cache_path, train
-from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking.words import WORD
-from data.subwords import (
+from data.tokens.bpe import bpe, cache_path, train
+from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.subwords import (
     CUT,
     SubwordVocabulary,
     TokensError,
@@ -21,7 +21,7 @@ from data.subwords import (
     read_tokenizer,
     renumbered,
 )
-from data.vocabularies import load_vocabulary, vocabulary_of
+from data.tokens.vocabularies import load_vocabulary, vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from runs.terminal import printable
 from tests.conftest import SENTENCES
@@ -61,7 +61,7 @@ def test_a_text_may_be_encoded_in_pieces(text):
 
 def test_a_long_text_is_encoded_as_a_whole_one(monkeypatch):
     whole = BPE._tokenizer.encode(TEXT).ids
-    monkeypatch.setattr("data.subwords.PIECE", 10)
+    monkeypatch.setattr("data.tokens.subwords.PIECE", 10)
     assert len(list(pieces_of(TEXT, 10))) > 30
     assert BPE.encode(TEXT).tolist() == whole
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from data.documents import DocumentWindows
 from data.generators import restore_generator
-from data.prefetch import Prefetched
-from data.shuffled import ShuffledWindows
 from data.windows import Windows
+from data.windows.documents import DocumentWindows
+from data.windows.prefetch import Prefetched
+from data.windows.shuffled import ShuffledWindows
 
 IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)] * 4

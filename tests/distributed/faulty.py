@@ -16,7 +16,7 @@ from datetime import timedelta
 import torch
 
 import experiment
-from configs.one_line import run_main
+from configs.command_line.program import run_main
 from data.corpus import ENVIRONMENT_VARIABLE, Corpus
 from distributed import meeting, processes, saving
 from runs.files import flush

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from configs.command_line import parse
+from configs.command_line.command import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
 from distributed.saving import help_to_write, save_together

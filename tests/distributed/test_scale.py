@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from configs.command_line import PRESETS, read_config, resolve
+from configs.command_line.command import PRESETS, read_config, resolve
 from model.modern import Layer, rotary_table
 from runs.files import ROOT
 from tests.conftest import configs_for
 from tests.distributed.steps import new_memory
+from training.callbacks.health_checks import optimize_or_undo
 from training.checkpoint import Content
-from training.health_checks import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
 RECORDED, TEXTS = ROOT / "benchmarks" / "results", "amd-epyc-2-cores/large_text"

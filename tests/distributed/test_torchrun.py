@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from configs.command_line import parse, resolve
+from configs.command_line.command import parse, resolve
 from configs.devices import available_device
 from configs.keys import ConfigError
 from distributed import meeting

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from configs.command_line import resolve
+from configs.command_line.command import resolve
 from configs.keys import ConfigError
 from data.corpus import load_corpus
 from planning import ladder

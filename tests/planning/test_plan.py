@@ -8,7 +8,7 @@ import yaml
 from matplotlib.figure import Figure
 
 import plan
-from configs.command_line import parse
+from configs.command_line.command import parse
 from configs.keys import ConfigError
 from data.play.grammar import play
 from planning.ladder import Shape, shape_keys

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from configs.command_line import parse, resolve
+from configs.command_line.command import parse, resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from experiment import main

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from configs.callbacks import steering
-from configs.command_line import PRESETS, presets, read_config, resolve
+from configs.command_line.command import PRESETS, presets, read_config, resolve
 from configs.experiment import configs_of
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
@@ -59,7 +59,7 @@ def text(tmp_path_factory):
 @pytest.fixture
 def built(text, monkeypatch):
     """Builds a short training on a device."""
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
+    monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 8)
 
     def build(device, preset="", **keys):

@@ -11,8 +11,10 @@ from runs.run_folder import RunFolder
 from tests.conftest import Recording, configs_for, weights
 from tests.model.conftest import small_model
 from tests.runs.conftest import metrics_row
-from training import callbacks
-from training.callbacks import KnobPanel, ThreadChoice, sample, seconds_per_gradient
+from training.callbacks import threads
+from training.callbacks.knobs import KnobPanel
+from training.callbacks.samples import sample
+from training.callbacks.threads import ThreadChoice, seconds_per_gradient
 from training.checkpoint import Content, load_checkpoint, load_last
 from training.resume import Recorder
 from training.schedule import Stage
@@ -199,7 +201,7 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
         ({1: 0.5, 2: 1.0}, 1),
         ({1: 1.0, 2: 0.95}, 1),
     ):
-        monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda *_, found=seconds: found)
+        monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_, found=seconds: found)
         choice.begin(trainer)
         assert torch.get_num_threads() == expected
     assert lines.lines == ["1 thread is faster now than 2 (training.threads=N fixes the number)"]

@@ -3,10 +3,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.bound import bound_masks
+from data.bound_masks import bound_masks
 from data.protocol import ValidationSet, protocol_masks
 from tests.model.conftest import small_model
-from training.callbacks import WeightNorm, any_order_bound
+from training.callbacks.any_order_bound import any_order_bound
+from training.callbacks.weight_norm import WeightNorm
 from training.evaluation import evaluate, masked_outcomes, per_window
 
 MASK = 29

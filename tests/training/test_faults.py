@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from configs.command_line import resolve
+from configs.command_line.command import resolve
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from experiment import main
 from tests.conftest import TINY, addresses, configs_for, limited, one_line, weights
-from training.health_checks import SKIPPED_IN_A_ROW, HealthCheckError
+from training.callbacks.health_checks import SKIPPED_IN_A_ROW, HealthCheckError
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)

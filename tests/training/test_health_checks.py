@@ -9,8 +9,13 @@ import torch
 from data.play.grammar import play
 from tests.conftest import configs_for, written
 from tests.data.play.test_floor import losses_of, mixed, random_automaton
+from training.callbacks.health_checks import (
+    HealthCheckError,
+    HealthChecks,
+    check_for_leak,
+    check_row,
+)
 from training.evaluation import masked_outcomes
-from training.health_checks import HealthCheckError, HealthChecks, check_for_leak, check_row
 
 
 def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):

@@ -6,11 +6,11 @@ import random
 import pytest
 import torch
 
-from data.pairs import PairWindows
 from data.play.grammar import play
+from data.windows.pairs import PairWindows
 from tests.conftest import configs_for, written
 from training.optimizers import set_learning_rate
-from training.pairs import evaluate_pairs
+from training.pair_objective import evaluate_pairs
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
@@ -69,7 +69,7 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
 def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
     train, tmp_path, monkeypatch, name
 ):
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
+    monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 64)
     # so short that it is counted in this process
     play_file = written(tmp_path / "play.txt", play(90_000))
     objective = {f"objective__{name}": True}

@@ -68,7 +68,7 @@ CASES = {  # keys, the step after which the run is stopped, knobs that a user ch
 def test_an_interrupted_run_ends_like_one_that_is_not(
     tmp_path, monkeypatch, train, text, keys, stop_after, knobs
 ):
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
+    monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
     path = written(tmp_path / "play.txt", text)
     keys = {"data.corpus": path, "training.max_steps": STEPS, "training.evaluations": 3, **keys}

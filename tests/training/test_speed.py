@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from distributed.exchange_time import covered
-from training.speed import operations_per_char, peak, seconds_per_call
+from training.callbacks.speed import operations_per_char, peak, seconds_per_call
 
 CPU = torch.device("cpu")
 

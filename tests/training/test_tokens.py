@@ -11,7 +11,7 @@ from configs.callbacks import validation_pairs
 from data.corpus import CorpusError
 from data.play.grammar import play
 from data.protocol import N_MASKED, protocol_masks
-from data.reference_losses import without_counting
+from data.references.losses import without_counting
 from tests.conftest import configs_for, written
 from trained.measures import (
     breakdown,
@@ -21,9 +21,9 @@ from trained.measures import (
     sweep,
     word_masks,
 )
-from training.callbacks import per_character
+from training.callbacks.health_checks import check_row
+from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
-from training.health_checks import check_row
 
 of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
 

@@ -11,7 +11,7 @@ from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import probabilities
 from tests.writing.conftest import flattened, generators
-from training.callbacks import any_order_bound
+from training.callbacks.any_order_bound import any_order_bound
 from writing.measures import order_losses
 from writing.sampler import ORDERS, Sampler
 from writing.truth import TruePosterior

@@ -19,7 +19,17 @@ from auditing.report import Report
 from data.masking import MLM, Corruption, Masker
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
-from tests.audit.museum.exhibit import MASK, N_ORDINARY, RATE, Pair, TensorMasker, drawn, only_masks, ordinary, result
+from tests.audit.museum.exhibit import (
+    MASK,
+    N_ORDINARY,
+    RATE,
+    Pair,
+    TensorMasker,
+    drawn,
+    only_masks,
+    ordinary,
+    result,
+)
 from tests.audit.museum.tokenizers import ONLY_MASKS, WHOLE_WORDS, collator
 
 

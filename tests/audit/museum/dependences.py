@@ -5,7 +5,17 @@ from itertools import count
 
 import torch
 
-from tests.audit.museum.exhibit import N_ORDINARY, PAD, Pair, TensorMasker, drawn, ordinary, random_ids, result, seeded
+from tests.audit.museum.exhibit import (
+    N_ORDINARY,
+    PAD,
+    Pair,
+    TensorMasker,
+    drawn,
+    ordinary,
+    random_ids,
+    result,
+    seeded,
+)
 
 PERMUTED = torch.randperm(N_ORDINARY, generator=torch.Generator().manual_seed(1))
 

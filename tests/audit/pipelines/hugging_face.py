@@ -8,7 +8,12 @@ from tokenizers.models import WordLevel
 
 sys.modules.setdefault("torchvision", None)  # transformers imports it if it is installed, even for another PyTorch
 
-from transformers import BertConfig, BertForMaskedLM, DataCollatorForLanguageModeling, PreTrainedTokenizerFast  # noqa: E402
+from transformers import (  # noqa: E402
+    BertConfig,
+    BertForMaskedLM,
+    DataCollatorForLanguageModeling,
+    PreTrainedTokenizerFast,
+)
 
 BATCH, SEQ_LEN = 32, 62
 

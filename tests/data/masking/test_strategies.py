@@ -121,7 +121,10 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     assert torch.equal(tokens, ids[offsets])  # it is not modified
 
 
-CONTRACTIONS = "ROMEO:\nNay, I'll go, Come with him, Let it be, All of it, he's Tybalt.\n\nAll:\nThey come, let all go!\n\n"
+CONTRACTIONS = (
+    "ROMEO:\nNay, I'll go, Come with him, Let it be, All of it, he's Tybalt.\n\n"
+    "All:\nThey come, let all go!\n\n"
+)
 KINGS = "I saw the king of France, good King Edward, a friend.\nKing Edward spoke.\n"
 CASES = {
     "speakers, and capitals inside a sentence": (

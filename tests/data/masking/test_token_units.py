@@ -5,7 +5,6 @@ import torch
 
 from configs.experiment import configs_of
 from configs.masking import segmenter_of
-from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking import IGNORED_LABEL, n_masked_in
 from data.masking.segmenters import Characters, Segmenter
@@ -14,7 +13,8 @@ from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Spans
 from data.masking.words import WORD
 from data.play.grammar import play
-from data.vocabularies import vocabulary_of
+from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
 from tests.data.masking.helpers import Fresh

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from data.corpus import load_corpus
-from data.counting import count
 from data.play.automaton import Automaton
 from data.play.floor import Floor, channel
 from data.protocol import validation_set
+from data.references.counting import count
 from data.vocabulary import Vocabulary
 
 MASK = 3  # of an automaton with three characters

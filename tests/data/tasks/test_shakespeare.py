@@ -1,8 +1,8 @@
 import pytest
 
-from data.sources import CorpusError
 from data.tasks.shakespeare import PUNCTUATION, speaker
 from data.tasks.task import CHARACTER, CHOICE, REPORT, SELECTION, TASKS
+from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
 NAMES = list(TASKS["tiny_shakespeare"])

@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from data.sources import CorpusError
 from data.tasks.table import from_csv
 from data.tasks.task import CHARACTER, PAIR, Example, Task
+from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
 

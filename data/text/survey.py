@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.in_order import in_order
-from data.sources import Block, CorpusError, Source, is_plain, read_blocks
+from data.text.in_order import in_order
+from data.text.sources import Block, CorpusError, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
 # a block of a file, and how often each code point occurs in it

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.command_line.program import OneLineParser, fail
 from configs.memory import is_out_of_memory, what_to_lower
-from configs.one_line import OneLineParser, fail
 from runs.errors import InputError, StoppedError
 from runs.files import ROOT
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from data.corpus import Corpus
-from data.reference_losses import cached_losses, mean_loss, window_losses
+from data.references.losses import cached_losses, mean_loss, window_losses
 
 SMALL = 100_000  # characters: on shorter texts, counting takes less time than starting a process
 

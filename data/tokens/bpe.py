@@ -9,7 +9,7 @@ from typing import Any
 
 import data.corpus
 from data.corpus import Corpus
-from data.subwords import TokensError, library, read_tokenizer, renumbered
+from data.tokens.subwords import TokensError, library, read_tokenizer, renumbered
 from runs.files import write_atomically
 
 MIN_FREQUENCY = 2

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from data.generators import restore_generator
-from data.stored import StoredIds
+from data.text.stored import StoredIds
 
 
 class WindowBatch(NamedTuple):

@@ -11,8 +11,8 @@ import torch
 from torch.utils._pytree import tree_map
 
 from data.protocol import SEED, WINDOW_LEN
-from data.sources import CorpusError
-from data.stored import StoredIds
+from data.text.sources import CorpusError
+from data.text.stored import StoredIds
 from data.vocabulary import Vocabulary
 from data.windows import WindowBatch, Windows
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from runs.callbacks import Callback
 from runs.errors import StoppedError
 from runs.statistics import paired_difference
+from training.callbacks.callback import Callback
 from training.muon import local
 from training.schedule import Stage
 

@@ -4,7 +4,7 @@ import http.client
 import time
 import urllib.request
 
-from data.sources import CorpusError
+from data.text.sources import CorpusError
 
 
 def download(url: str, largest: int, seconds: float = 30.0) -> bytes:

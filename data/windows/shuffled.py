@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from data.stored import StoredIds
+from data.text.stored import StoredIds
 from data.windows import Windows
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.bpe import bpe
-from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus
-from data.kinds import BPE, BYTES, CHARACTERS
-from data.subwords import SubwordVocabulary, read_tokenizer
+from data.tokens.bpe import bpe
+from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.names import BPE, BYTES, CHARACTERS
+from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
 

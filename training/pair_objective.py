@@ -1,5 +1,5 @@
 """A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See
-`data.pairs`."""
+`data.windows.pairs`."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from data.masking import MaskedBatch
 from data.windows import WindowBatch
-from runs.callbacks import Callback
+from training.callbacks.callback import Callback
 from training.evaluation import CHARS_AT_ONCE, evaluating
 from training.objective import MaskedObjective, Outcome, Sums, outcome_of
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks import BUDGETS, check
+from configs.command_line.program import OneLineParser
+from configs.command_line.scripts import number
+from configs.command_line.strict_yaml import parse_yaml
 from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.memory import check_memory
-from configs.one_line import OneLineParser
-from configs.scripts import number
-from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
 from runs.files import ROOT, to_yaml
@@ -28,7 +28,7 @@ from runs.find import all_runs, find_run
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
-PRESETS = Path(__file__).parent / "presets"
+PRESETS = Path(__file__).parents[1] / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
 LARGEST_CONFIG = 500_000  # bytes; parsing YAML takes seconds per megabyte
 

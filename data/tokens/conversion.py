@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.in_order import in_order
-from data.sources import Block, Source, read_blocks
+from data.text.in_order import in_order
+from data.text.sources import Block, Source, read_blocks
 from data.vocabulary import Vocabulary
 from runs.files import flush, write_json
 from runs.reading import read_bytes

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from data.masking import n_masked_in
-from runs.callbacks import Callback
+from training.callbacks.callback import Callback
 from training.evaluation import Evaluation, evaluating
 
 MOST_WAITING = 0.05  # share of the training time

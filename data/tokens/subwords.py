@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from data.byte_tokens import PiecesOfUtf8
 from data.corpus import CorpusError
+from data.tokens.byte_tokens import PiecesOfUtf8
 from data.vocabulary import MASK, PAD, UNK
 from runs.reading import read_bytes
 

@@ -4,7 +4,7 @@ probabilities."""
 import torch
 from torch.nn.functional import pad
 
-from data.stored import StoredIds
+from data.text.stored import StoredIds
 from data.windows import Windows
 
 

@@ -1,4 +1,4 @@
-"""A model of pairs of text, which also predicts the label of a pair (see `data.pairs`)."""
+"""A model of pairs of text, which also predicts the label of a pair (see `data.windows.pairs`)."""
 
 from typing import Any
 

@@ -13,9 +13,9 @@ import torch
 import data.corpus
 from data import protocol
 from data.corpus import Corpus
-from data.counting import count
 from data.play.floor import Floor
 from data.protocol import N_MASKED, validation_set
+from data.references.counting import count
 from data.vocabulary import Vocabulary
 from runs.files import write_atomically
 

@@ -1,0 +1,1 @@
+"""Reference losses: what guessing, counting and the true distribution reach."""

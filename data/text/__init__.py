@@ -1,0 +1,1 @@
+"""Text from files: reading it, and keeping large texts on the disk."""

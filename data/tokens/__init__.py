@@ -1,0 +1,1 @@
+"""Other tokens than characters: bytes and subwords."""

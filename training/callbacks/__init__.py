@@ -1,0 +1,1 @@
+"""Callbacks of the training loop: they write, show, check and steer a run."""

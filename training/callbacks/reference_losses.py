@@ -1,0 +1,63 @@
+"""Compares a run with its reference losses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data.references.process import References
+from runs.curves import save_curves
+from runs.files import reporting_os_errors
+from runs.run_folder import RunFolder
+from training.callbacks.callback import Callback
+from training.callbacks.health_checks import check_for_leak
+from training.evaluation import Evaluation
+
+SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last step
+
+
+class ReferenceLosses(Callback):
+    """Compares a run with its reference losses, reports them, and draws its curves beside them."""
+
+    def __init__(
+        self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()
+    ):
+        self.run, self.references, self.predicted = run, references, predicted
+        self.announced: bool | None = None  # whether all losses were known at the last announcement
+
+    def begin(self, trainer: Any) -> None:
+        self._announce(trainer)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        floors = self.references.floor()  # of the windows
+        if floors is not None:
+            floor = self.references.losses["floor"]
+            row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
+            check_for_leak(evaluation.window_losses, floors)
+
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
+        self._announce(trainer)
+
+    def end(self, trainer: Any) -> None:
+        if trainer.progress() >= 1:
+            self._announce(trainer, wait_seconds=SECONDS_AT_END)
+        with reporting_os_errors(trainer.report, self.run.curves_path.name):
+            title = f"{trainer.evaluator.corpus}, {self.run.path.name}"
+            save_curves(
+                self.run.curves_path,
+                self.run.metrics(),
+                self.references.losses,
+                title,
+                self.predicted,
+            )
+
+    def _announce(self, trainer: Any, wait_seconds: float = 0.0) -> None:
+        """Report and save the losses: once at the beginning, and once when all of them are known."""
+        is_complete = self.references.is_complete(wait_seconds)
+        if is_complete == self.announced:
+            return
+        self.announced = is_complete
+        losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.references.losses.items())
+        trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
+        with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
+            self.run.save_reference_lines(self.references.losses)

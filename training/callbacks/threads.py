@@ -1,0 +1,81 @@
+"""Chooses the number of threads."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+
+from training.callbacks.callback import Callback
+from training.compilation import without_side_effects
+from training.evaluation import Evaluation
+from training.schedule import Stage, stage_at
+from training.step import TrainingStep
+
+TURNS = 5
+CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
+
+
+class ThreadChoice(Callback):
+    """Computes with one thread or with all of them, whichever is faster now.
+
+    The threads of a step wait for each other at every operation. Beside another program that keeps
+    a core busy, all wait for the thread on this core, and one thread is faster.
+    """
+
+    def __init__(self) -> None:
+        self.most = torch.get_num_threads()
+
+    def begin(self, trainer: Any) -> None:
+        self.choose(trainer)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        row["threads"] = torch.get_num_threads()
+
+    def evaluated(
+        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
+    ) -> None:
+        self.choose(trainer)
+
+    def choose(self, trainer: Any) -> None:
+        """Measure both, and change the number if the other one is clearly faster; the clock does
+        not run."""
+        if trainer.progress() >= 1:
+            return
+        now = torch.get_num_threads()
+        other = self.most if now == 1 else 1
+        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
+        seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
+        faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
+        torch.set_num_threads(faster)
+        if faster != now:
+            threads = "1 thread is" if faster == 1 else f"{faster} threads are"
+            trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
+
+
+def seconds_per_gradient(
+    step: TrainingStep, stage: Stage, numbers: Sequence[int]
+) -> dict[int, float]:
+    """The mean time of computing a gradient with each number of threads."""
+    with without_side_effects(step):
+        batch = step.draw(stage)[0]
+        counts = step.update.objective.counts([batch])
+
+        def call() -> None:
+            step.update.forward_backward(batch, counts)
+            step.update.model.zero_grad()
+
+        return seconds_by_threads(call, numbers)
+
+
+def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[int, float]:
+    """The mean time of a call with each number of threads, which take turns."""
+    seconds = dict.fromkeys(numbers, 0.0)
+    for turn, n in product(range(TURNS + 1), numbers):
+        torch.set_num_threads(n)
+        began = time.perf_counter()
+        call()
+        if turn:  # the first one starts threads
+            seconds[n] += (time.perf_counter() - began) / TURNS
+    return seconds
