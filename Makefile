@@ -19,7 +19,7 @@ test: .venv/installed-dev .venv/vendored lint
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyrefly check --summary=none
+	$(BIN)/pyrefly check --summary=none --min-severity error
 
 # Saves the notebooks with their new pictures; `git checkout notebooks` restores them.
 notebooks: .venv/installed-dev
