@@ -8,7 +8,7 @@ from the cache, or from a download, in this order. Its hash is checked in each c
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +66,24 @@ class Corpus:
         split = int(len(text) * 0.9)
         return cls(name, text[:split], text[split:], automaton)
 
+    @classmethod
+    def from_documents(cls, name: str, documents: Iterable[str]) -> "Corpus":
+        """Join documents with a newline between them, and split the text like `from_text`.
+
+        Raises CorpusError if a document is not a string of Unicode text, or if all are empty.
+        """
+        texts = []
+        for number, document in enumerate(documents, start=1):
+            if not isinstance(document, str):
+                kind = type(document).__name__
+                raise CorpusError(f"{name}: document {number} is not a string, but {kind}")
+            if not is_unicode(document):
+                raise CorpusError(f"{name}: document {number} has a lone surrogate: remove it")
+            texts.append(document)
+        if not any(texts):
+            raise CorpusError(f"{name}: the documents have no text")
+        return cls.from_text(name, "\n".join(texts))
+
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in both parts."""
@@ -113,7 +131,7 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
     # config files, plots and metrics could not hold it
-    if path != path.encode("utf-8", "replace").decode():
+    if not is_unicode(path):
         raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
     if large is None:
         return Corpus.from_text(path, text)
@@ -159,3 +177,8 @@ def _read_text(name: str, source: str) -> str:
         raise CorpusError(
             f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})"
         ) from error
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode a string: it has no lone surrogate."""
+    return text == text.encode("utf-8", "replace").decode()

@@ -31,6 +31,18 @@ def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text
     assert split.counts == Counter(text)
 
 
+def test_documents_become_a_corpus_that_is_their_text_joined():
+    joined = Corpus.from_documents("my.py:documents", (text for text in ["a b", "", "c"] * 10))
+    assert whole(joined) == "\n".join(["a b", "", "c"] * 10)
+    assert joined.sha256 == Corpus.from_text("any name", whole(joined)).sha256
+
+
+@pytest.mark.parametrize("documents", [[], ["", ""], ["text", b"bytes"], ["text", "\ud800"]])
+def test_documents_without_unicode_text_are_refused(documents):
+    with pytest.raises(CorpusError, match=r"^my\.py:documents: "):
+        Corpus.from_documents("my.py:documents", documents)
+
+
 @pytest.mark.parametrize(
     ("content", "promised"), [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)]
 )
