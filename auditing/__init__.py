@@ -1,5 +1,5 @@
-"""Audits of masked-language-model pipelines, ours or someone else's: `audit.py` is the entry point.
+"""Audits of masked-language-model pipelines, in any project: `folio-audit` is the command.
 
-The package imports the standard library, NumPy, PyTorch and psutil only, because it also runs in the process of the
-target, whose project may have modules named `data` or `model`. Only parts of `auditing.pipelines` use Folio's packages.
+The package imports the standard library, NumPy and PyTorch only, because it also runs in the
+process of the target, whose project may have modules named `data` or `model`.
 """

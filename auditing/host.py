@@ -1,7 +1,8 @@
 """The process of a target: imports it and serves calls to it over a connection.
 
-`TargetProcess` starts this file by its path with python's option -P, so Folio's root is not on `sys.path`, and modules
-of the target's project are found under their own names even if Folio has modules of the same name.
+`TargetProcess` starts this file by its path with python's option -P, so Folio's root is not on
+`sys.path`, and modules of the target's project are found under their own names even if Folio has
+modules of the same name.
 """
 
 import ctypes
@@ -20,11 +21,14 @@ FOLDER = Path(__file__).parent
 def main(service: str, target: str, descriptor: int) -> None:
     """Import `target`, then answer calls (name, arguments) until the connection closes.
 
-    `service` is the module of `auditing` that knows what to do with the target: the methods of its `Service(imported)`
-    are called by name. Each answer is a result or a TargetError. The first one says whether the import worked.
+    `service` is the module of `auditing` that knows what to do with the target: the methods of its
+    `Service(imported)` are called by name. Each answer is a result or a TargetError. The first one
+    says whether the import worked.
     """
     connection, process = Connection(descriptor), os.getpid()
-    if sys.platform == "linux":  # processes whose parents have ended become children of this one, which can be found
+    if (
+        sys.platform == "linux"
+    ):  # processes whose parents have ended become children of this one, which can be found
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
     from auditing.errors import TargetError, raised
@@ -34,7 +38,10 @@ def main(service: str, target: str, descriptor: int) -> None:
     while True:
         try:
             if served is None:
-                served, answer = importlib.import_module(service).Service(import_target(target)), None
+                served, answer = (
+                    importlib.import_module(service).Service(import_target(target)),
+                    None,
+                )
             else:
                 answer = getattr(served, name)(*arguments)
         except TargetError as error:
@@ -53,21 +60,28 @@ def main(service: str, target: str, descriptor: int) -> None:
 def import_target(target: str) -> Any:
     """Import `module:name`, `file.py:name`, or, without a name, a whole module or file.
 
-    The file's folder and the current folder come first on `sys.path`. Raises TargetError if the target is not found.
+    The file's folder and the current folder come first on `sys.path`. Raises TargetError if the
+    target is not found.
     """
     from auditing.errors import TargetError, raised
 
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     if "/" in place and not place.endswith(".py"):
-        raise TargetError(f"{place!r} is not a Python file: TARGET is module:callable or file.py:callable")
+        raise TargetError(
+            f"{place!r} is not a Python file: TARGET is module:callable or file.py:callable"
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Any = import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        found: Any = (
+            import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        )
     except BaseException as error:
         raise TargetError(f"cannot import {place!r}: {raised(error)}") from error
     for part in name.split(".") if name else ():
         if not hasattr(found, part):
-            raise TargetError(f"{place!r} has no {name!r}: TARGET is module:callable or file.py:callable")
+            raise TargetError(
+                f"{place!r} has no {name!r}: TARGET is module:callable or file.py:callable"
+            )
         found = getattr(found, part)
     return found
 

@@ -1,4 +1,5 @@
-"""Runs a target in a process of its own, which may hang, crash, print, or have modules named like Folio's."""
+"""Runs a target in a process of its own, which may hang, crash, print, or have modules named like
+Folio's."""
 
 import os
 import signal
@@ -21,14 +22,16 @@ MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 
 
 class TargetProcess:
-    """A context manager: starts the process, imports the target in it, and ends it together with its children.
+    """A context manager: starts the process, imports the target in it, and ends it together with
+    its children.
 
     The first 4,000 bytes of the target's output go to standard error.
     """
 
     def __init__(self, target: str, service: str, seconds_per_call: float):
-        """`target` is `module:name`, `file.py:name`, or a module or file. `service` is the module of `auditing` whose
-        `Service(imported)` has the methods that `call` reaches, such as `auditing.masks.calls`."""
+        """`target` is `module:name`, `file.py:name`, or a module or file. `service` is the module
+        of `auditing` whose `Service(imported)` has the methods that `call` reaches, such as
+        `auditing.masks.calls`."""
         self.target = target
         self.service = service
         self.seconds_per_call = seconds_per_call
@@ -37,10 +40,19 @@ class TargetProcess:
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
         self.connection, theirs = Pipe()
-        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer. In a session of its own,
-        # Ctrl-C reaches this process only, and `_end` reaches the target's children.
+        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer. In a
+        # session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's
+        # children.
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())],
+            [
+                sys.executable,
+                "-u",
+                "-P",
+                str(HOST),
+                self.service,
+                self.target,
+                str(theirs.fileno()),
+            ],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -97,9 +109,12 @@ class TargetProcess:
         self.printed.join(timeout=1.0)
 
     def _family(self) -> list[psutil.Process]:
-        """The processes with the mark, and all descendants; on Linux also those whose parent has ended."""
+        """The processes with the mark, and all descendants; on Linux also those whose parent has
+        ended."""
         every = psutil.process_iter(["environ"])
-        marked = [process for process in every if (process.info["environ"] or {}).get(MARK) == self.mark]
+        marked = [
+            process for process in every if (process.info["environ"] or {}).get(MARK) == self.mark
+        ]
         with suppress(psutil.Error):  # the process has ended
             return [*marked, *psutil.Process(self.process.pid).children(recursive=True)]
         return marked
@@ -116,4 +131,8 @@ def forward(stream: IO[bytes]) -> None:
         n_printed += len(content)
         print(shown.decode(errors="replace"), end="", file=sys.stderr, flush=True)
     if n_printed > MOST_PRINTED:
-        print(f"\n... the target printed {n_printed - MOST_PRINTED:,} bytes more", file=sys.stderr, flush=True)
+        print(
+            f"\n... the target printed {n_printed - MOST_PRINTED:,} bytes more",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,4 +1,5 @@
-"""Reports of an audit: for the terminal, at 100 columns, as JSON, and as one HTML file for a telephone or a screen."""
+"""Reports of an audit: for the terminal, at 100 columns, as JSON, and as one HTML file for a
+telephone or a screen."""
 
 import html
 import json
@@ -41,24 +42,33 @@ class Report:
 
 
 def terminal(report: Report, colors: bool) -> str:
-    """The report as lines of at most 100 columns: the evidence of each finding, and the cause below it unless it is
-    ok."""
+    """The report as lines of at most 100 columns: the evidence of each finding, and the cause below
+    it unless it is ok."""
     lines = [*textwrap.wrap(report.title, 100), ""]
     for finding in report.findings:
         text = f"{finding.verdict:{INDENT - 2}}  {finding.name}: {finding.found}"
         text += "" if finding.found == finding.expected else f"; expected {finding.expected}"
         rows = textwrap.wrap(f"{text} ({finding.evidence})", 100, subsequent_indent=" " * INDENT)
         if colors:
-            rows[0] = rows[0].replace(finding.verdict, f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m", 1)
+            rows[0] = rows[0].replace(
+                finding.verdict, f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m", 1
+            )
         lines += rows
-        lines += textwrap.wrap(note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
+        lines += textwrap.wrap(
+            note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT
+        )
     return "\n".join([*lines, "", *textwrap.wrap(report.summary, 100)])
 
 
 def note(finding: Finding) -> str:
-    """The bug's slug, its usual cause, and the recipes that have what was found, whatever else they have."""
+    """The bug's slug, its usual cause, and the recipes that have what was found, whatever else they
+    have."""
     slug = f"[{finding.bug}] " if finding.bug else ""
-    right = f" In this respect alone, right for: {', '.join(finding.recipes)}." if finding.recipes else ""
+    right = (
+        f" In this respect alone, right for: {', '.join(finding.recipes)}."
+        if finding.recipes
+        else ""
+    )
     return "" if finding.verdict == Verdict.OK else f"{slug}{finding.cause}{right}".strip()
 
 
@@ -69,7 +79,10 @@ def as_json(report: Report) -> str:
 
 def counts_of(findings: Sequence[Finding]) -> str:
     """The number of findings per verdict, in words."""
-    return ", ".join(f"{sum(finding.verdict == verdict for finding in findings)} {verdict}" for verdict in Verdict)
+    return ", ".join(
+        f"{sum(finding.verdict == verdict for finding in findings)} {verdict}"
+        for verdict in Verdict
+    )
 
 
 def page(report: Report) -> str:
@@ -92,7 +105,8 @@ def page(report: Report) -> str:
 def section(finding: Finding) -> str:
     """A finding: the evidence first, a small picture of it, and the usual cause."""
     found, expected, evidence, why, name = map(
-        html.escape, (finding.found, finding.expected, finding.evidence, note(finding), finding.name)
+        html.escape,
+        (finding.found, finding.expected, finding.evidence, note(finding), finding.name),
     )
     return f"""<section class="{finding.verdict}">
 <p><b>{finding.verdict}</b> {name}</p>

@@ -1,6 +1,8 @@
-"""Tests of independence for a table of positions. The independent units are calls of the target, never positions.
+"""Tests of independence for a table of positions. The independent units are calls of the target,
+never positions.
 
-All tests of an audit together raise a false alarm in at most one of 1,000 audits of correct targets (Bonferroni).
+All tests of an audit together raise a false alarm in at most one of 1,000 audits of correct targets
+(Bonferroni).
 """
 
 import math
@@ -18,8 +20,9 @@ FEWEST = 60.0  # the variance of a class's count, below which it is not normal e
 
 @dataclass(frozen=True)
 class Share:
-    """The share sum(parts) / sum(totals) of counts by independent unit, `[n_units]`. Its error is that of the ratio
-    estimator of cluster sampling (Cochran 1977, 6.4): right however positions of a unit depend on each other."""
+    """The share sum(parts) / sum(totals) of counts by independent unit, `[n_units]`. Its error is
+    that of the ratio estimator of cluster sampling (Cochran 1977, 6.4): right however positions of
+    a unit depend on each other."""
 
     parts: np.ndarray
     totals: np.ndarray
@@ -33,23 +36,32 @@ class Share:
         return float(z_of_sums(self.parts - expected * self.totals))
 
     def differs(self, expected: float, effect: float = 0.0) -> bool:
-        """Whether the share differs from `expected` by more than chance (Student's t-test) and than `effect`."""
+        """Whether the share differs from `expected` by more than chance (Student's t-test) and than
+        `effect`."""
         n_units, is_large = len(self.parts), abs(self.value - expected) > effect
-        return n_units >= FEWEST_UNITS and is_large and two_sided_p(self.z(expected), n_units - 1) < LEVEL
+        return (
+            n_units >= FEWEST_UNITS
+            and is_large
+            and two_sided_p(self.z(expected), n_units - 1) < LEVEL
+        )
 
 
 def two_sided_p(t: float, degrees_of_freedom: int) -> float:
-    """P(|T| > |t|) of Student's t-distribution: the integral of cos(angle) ** (df - 1) beyond atan(t / sqrt(df))."""
+    """P(|T| > |t|) of Student's t-distribution: the integral of cos(angle) ** (df - 1) beyond
+    atan(t / sqrt(df))."""
     root = math.sqrt(degrees_of_freedom)
     end = min(math.pi / 2, 40 / root)  # beyond, it is 0
     begin = min(end, math.atan(abs(t) / root))
-    whole, tail = (np.cos(np.linspace(start, end, 2001)) ** (degrees_of_freedom - 1) for start in (0, begin))
+    whole, tail = (
+        np.cos(np.linspace(start, end, 2001)) ** (degrees_of_freedom - 1) for start in (0, begin)
+    )
     return float(np.trapezoid(tail) * (1 - begin / end) / np.trapezoid(whole))
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """The shares of an outcome by the classes of a circumstance, and how sure it is that they differ from the mean."""
+    """The shares of an outcome by the classes of a circumstance, and how sure it is that they
+    differ from the mean."""
 
     shares: np.ndarray  # [n_classes]; nan where there is too little to test
     mean: float  # expected in every class
@@ -77,17 +89,21 @@ class Dependence:
 
 
 def z_of_sums(scores: np.ndarray, least: Any = 0.0) -> np.ndarray:
-    """Sums over independent units, `[n_units, ...]`, in standard errors, whose squares are at least `least`."""
+    """Sums over independent units, `[n_units, ...]`, in standard errors, whose squares are at least
+    `least`."""
     n_units, sums = len(scores), scores.sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = sums / np.sqrt(np.maximum(least, scores.var(0) * n_units * n_units / max(1, n_units - 1)))
+        z = sums / np.sqrt(
+            np.maximum(least, scores.var(0) * n_units * n_units / max(1, n_units - 1))
+        )
     return np.where(np.abs(sums) < 1e-6, 0.0, z)
 
 
 def of_means(
     scores: np.ndarray, totals: np.ndarray, mean: float = 0.0, tested: Any = True, least: Any = 0.0
 ) -> Dependence:
-    """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
+    """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores
+    per total."""
     sums = np.broadcast_to(totals, scores.shape).sum(0)
     tested = tested & (sums > 0)
     shares = np.where(tested, mean + scores.sum(0) / np.where(tested, sums, 1), np.nan)
@@ -99,9 +115,10 @@ def by_class(
 ) -> Dependence:
     """Test whether an outcome is independent of a circumstance, at flat arrays of positions `[n]`.
 
-    `expected` is the outcome's share in the stratum of each position, such as its window. The scores of a class,
-    outcome minus expected, are summed by unit; their spread over units gives the error of their sum. It is at
-    least that of independent positions, because few events also have a small spread.
+    `expected` is the outcome's share in the stratum of each position, such as its window. The
+    scores of a class, outcome minus expected, are summed by unit; their spread over units gives the
+    error of their sum. It is at least that of independent positions, because few events also have a
+    small spread.
     """
     n_classes = int(classes.max(initial=0)) + 1
     totals, scores = sums_by(units, classes, n_units, n_classes, None, outcomes - expected)
@@ -118,11 +135,16 @@ def sums_by(
 ) -> list[np.ndarray]:
     """Sums of values by unit and class, `[n_units, n_classes]`; None counts."""
     cells = units * n_classes + classes
-    return [np.bincount(cells, each, n_units * n_classes).reshape(n_units, n_classes) for each in values]
+    return [
+        np.bincount(cells, each, n_units * n_classes).reshape(n_units, n_classes) for each in values
+    ]
 
 
 def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Dependence:
     """Test whether a circumstance of whole units, `classes` `[n_units]`, changes their share."""
-    mean, members = float(parts.sum() / max(1, totals.sum())), np.eye(classes.max(initial=0) + 1)[classes]
+    mean, members = (
+        float(parts.sum() / max(1, totals.sum())),
+        np.eye(classes.max(initial=0) + 1)[classes],
+    )
     scores, enough = members * (parts - mean * totals)[:, None], members.sum(0) >= FEWEST_UNITS / 2
     return of_means(scores, members * totals[:, None], mean, enough)

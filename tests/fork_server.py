@@ -53,7 +53,6 @@ PRELOADED += (
     "distributed.parallel",
     "torch.nn.parallel.distributed",
     "torch.distributed.fsdp",
-    "audit",
 )
 PRELOADED += (
     "configs.following",

@@ -1,4 +1,5 @@
-"""The audit of a masking target: measures it, runs all checks, judges what was found, and names the nearest recipe."""
+"""The audit of a masking target: measures it, runs all checks, judges what was found, and names the
+nearest recipe."""
 
 import random
 from collections.abc import Collection
@@ -18,8 +19,13 @@ from auditing.masks.tokens import KINDS, MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
-# Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
-COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
+# Batches and windows are correlated also if calls or rows have their own rate; tokens by them if
+# positions are.
+COARSE = {
+    (outcome, name): rank
+    for outcome in ("selected", "kind")
+    for rank, name in ((1, "batch"), (2, "window"))
+}
 FINE = {"token before": 0.7, "token after": 0.7}
 EDGE = 10  # positions at each end of a window, where cut spans and words change the rate
 LARGE = 0.5  # the relative difference of a rate elsewhere that such cuts do not explain
@@ -49,9 +55,11 @@ def audit_masks(target: Any, **options: Any) -> Report:
     return audit_measured(measured, name)
 
 
-def audit_masks_of(target: str, options: MaskOptions, seconds_per_call: float, is_loader: bool) -> Report:
-    """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a loader of batches.
-    Raises TargetError and ValueError."""
+def audit_masks_of(
+    target: str, options: MaskOptions, seconds_per_call: float, is_loader: bool
+) -> Report:
+    """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a
+    loader of batches. Raises TargetError and ValueError."""
     check_options(options)
     service = "auditing.masks.loader" if is_loader else "auditing.masks.calls"
     with TargetProcess(target, service, seconds_per_call) as process:
@@ -63,16 +71,32 @@ def check_options(options: MaskOptions) -> None:
     """Raises ValueError if an option is invalid whatever the target is."""
     if options.recipe:
         recipe_named(options.recipe)
-    rate, n_tokens, special = options.rate, options.n_tokens, () if options.special is None else options.special
+    rate, n_tokens, special = (
+        options.rate,
+        options.n_tokens,
+        () if options.special is None else options.special,
+    )
     if not isinstance(special, Collection) or not all(isinstance(id, int) for id in special):
         raise ValueError(f"special is {special!r}: state a sequence of ids")
     stated = [*special, *(id for id in (options.mask, options.padding) if id is not None)]
     for is_wrong, line in (
-        (rate is not None and not 0 < rate < 1, f"the rate is {rate}: state a share between 0 and 1"),
-        (n_tokens is not None and n_tokens < 2, f"n_tokens is {n_tokens}: state the number with special tokens"),
-        (options.kind not in (None, *KINDS), f"the kind is {options.kind!r}: choose one of {', '.join(KINDS)}"),
+        (
+            rate is not None and not 0 < rate < 1,
+            f"the rate is {rate}: state a share between 0 and 1",
+        ),
+        (
+            n_tokens is not None and n_tokens < 2,
+            f"n_tokens is {n_tokens}: state the number with special tokens",
+        ),
+        (
+            options.kind not in (None, *KINDS),
+            f"the kind is {options.kind!r}: choose one of {', '.join(KINDS)}",
+        ),
         (options.seed < 0, f"the seed is {options.seed}: state a whole number from 0"),
-        (options.workers < 0 or options.workers == 1, "state at least 2 workers to compare, or 0 to skip this"),
+        (
+            options.workers < 0 or options.workers == 1,
+            "state at least 2 workers to compare, or 0 to skip this",
+        ),
     ):
         if is_wrong:
             raise ValueError(line)
@@ -98,22 +122,36 @@ def audit_measured(measured: Measured, target: str) -> Report:
     for name, table in measured.others.items():
         if repeats.for_same_text:  # its passes repeat each other
             table = table.part(slice(0, len(table.inputs) // OTHERS[name][2]))
-        is_sure = name != "short" or facts.kind != "collator"  # of the places, where special tokens may be added
+        is_sure = (
+            name != "short" or facts.kind != "collator"
+        )  # of the places, where special tokens may be added
         pairs += of_lengths(table, name) if table.selected.any() and is_sure else []
     structure = Structure(measured.main, pairs)
     expected = Expected(measured, structure)
-    recipe, masks = expected.recipe, "static" if repeats.in_all_calls or repeats.for_same_text else "dynamic"
+    recipe, masks = (
+        expected.recipe,
+        "static" if repeats.in_all_calls or repeats.for_same_text else "dynamic",
+    )
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
     findings += [check_ids(measured.main), *check_random(measured.main)]
-    findings += [*dependences(pairs, recipe, structure), *check_amounts(measured, structure, expected)]
-    findings, which = by_verdict(without_consequences(findings)), "Stated" if measured.options.recipe else "Nearest"
-    summary = f"{which} recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
+    findings += [
+        *dependences(pairs, recipe, structure),
+        *check_amounts(measured, structure, expected),
+    ]
+    findings, which = (
+        by_verdict(without_consequences(findings)),
+        "Stated" if measured.options.recipe else "Nearest",
+    )
+    summary = (
+        f"{which} recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
+    )
     return Report(title, findings, summary)
 
 
 def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:
-    """The dependences that the battery found, the surest first, and a line for what depends on nothing else. What the
-    id's parity explains better than the id is a bug of its own; otherwise it follows from the id."""
+    """The dependences that the battery found, the surest first, and a line for what depends on
+    nothing else. What the id's parity explains better than the id is a bug of its own; otherwise it
+    follows from the id."""
     surest: dict[tuple[str, str], Pair] = {}
     has_missed_ids = any(pair.key == ("selected", "id") and len(pair.found.never) for pair in pairs)
     for pair in pairs:
@@ -121,12 +159,21 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
         by_rule = key == ("selected", "id") and has_missed_ids  # `check_ids` names them
         if pair.is_found and not by_rule and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
-    rank = {pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
+    rank = {
+        pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1))
+        for pair in surest.values()
+    }
     in_order = sorted(rank, key=lambda pair: rank[pair])
     found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in dict.fromkeys(pair.outcome for pair in pairs):
-        free = [pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested and not pair.is_found]
-        names = dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
+        free = [
+            pair
+            for pair in pairs
+            if pair.outcome == outcome and pair.found.n_tested and not pair.is_found
+        ]
+        names = dict.fromkeys(
+            pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest
+        )
         if names or not any(pair.found.n_tested for pair in pairs if pair.outcome == outcome):
             line = f"not by {', '.join(names)}" if names else "too little was measured to tell"
             evidence = f"{sum(pair.found.n_tested for pair in free):,} shares tested"
@@ -138,8 +185,12 @@ def named(pair: Pair) -> str:
     """The name in the catalogue of a dependence that was found; of a new one, the pair itself."""
     zeros, shares = pair.found.never, pair.found.shares
     if pair.key == ("selected", "position"):
-        eighths = [part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)]
-        level = 0.8 if len(zeros) > 1 else 0.88  # of the part that a limit reaches: a rate that falls ends above 0
+        eighths = [
+            part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)
+        ]
+        level = (
+            0.8 if len(zeros) > 1 else 0.88
+        )  # of the part that a limit reaches: a rate that falls ends above 0
         if eighths[-1] < 0.5 * eighths[0] and eighths[1] > level * eighths[0]:
             return "left-truncated"
         at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros))
@@ -153,20 +204,33 @@ def named(pair: Pair) -> str:
 
 
 def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
-    """The finding about a dependence: all right if the recipe has it, `differs` if only another one has, and that one
-    fits what the target selects: tokens, spans or words, and rates that vary or do not."""
+    """The finding about a dependence: all right if the recipe has it, `differs` if only another one
+    has, and that one fits what the target selects: tokens, spans or words, and rates that vary or
+    do not."""
     bug, mean, shares = named(pair), pair.found.mean, pair.found.shares
     is_edge = pair.along.startswith("token from")  # all classes but the last are near an end
     margin = EDGE if is_edge else max(1, min(EDGE, len(shares) // 6))
-    inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
-    known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
+    inside = (
+        np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1)
+        if pair.circumstance == "position"
+        else np.zeros(1)
+    )
+    known = (
+        bug == pair.name and not (inside > LARGE).any()
+    )  # which the ends of a window cannot explain
     units = (structure.unit, "id", "batch")
     having = [each for each in RECIPES if pair.circumstance in each.depends.get(pair.outcome, ())]
-    fitting = [each for each in having if each.unit in units and (each.rate is not None or structure.varies)]
+    fitting = [
+        each
+        for each in having
+        if each.unit in units and (each.rate is not None or structure.varies)
+    ]
     others = fitting if known else []
     usual = "none" if not mean else f"{mean:.1%}" if pair.along else "as by chance"
     line = f"{pair.outcome} by {pair.circumstance}", pair.text(), usual, f"|z| = {pair.z:.1f}"
-    fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}
+    fields: dict[str, Any] = {
+        "chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()
+    }
     if recipe in others:
         return finding(*line, **fields)
     if others:

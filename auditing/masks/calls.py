@@ -30,12 +30,17 @@ def seed(number: int) -> None:
 def generators() -> dict[str, int]:
     """A hash of the state of each global generator."""
     numpy = pickle.dumps(np.random.get_state(legacy=False))  # of any bit generator
-    states = {"Python": random.getstate(), "NumPy": numpy, "PyTorch": torch.get_rng_state().numpy().tobytes()}
+    states = {
+        "Python": random.getstate(),
+        "NumPy": numpy,
+        "PyTorch": torch.get_rng_state().numpy().tobytes(),
+    }
     return {name: hash(state) for name, state in states.items()}
 
 
 class Service:
-    """Holds the masker and the texts, so that calls only name rows of them: `probe`, then the others in any order."""
+    """Holds the masker and the texts, so that calls only name rows of them: `probe`, then the
+    others in any order."""
 
     seed = staticmethod(seed)
 
@@ -43,7 +48,9 @@ class Service:
         """Raises TargetError if it is not a masker and does not make one."""
         self.function = resolve(imported)
         self.texts: dict[str, Text] = {}
-        self.words: list[str] | None = None  # for the texts of a tokenizer; empty if it has no words
+        self.words: list[str] | None = (
+            None  # for the texts of a tokenizer; empty if it has no words
+        )
 
     def probe(self, options: MaskOptions) -> Facts:
         """Find out how the target is called and what the ids mean.
@@ -58,18 +65,24 @@ class Service:
             self.target = target
             try:
                 text = self.write("probe", *PROBE, False, options.seed)
-                ((masked,),) = self.mask_in_workers("probe", np.arange(PROBE[0]), 1, 1, options.seed)
+                ((masked,),) = self.mask_in_workers(
+                    "probe", np.arange(PROBE[0]), 1, 1, options.seed
+                )
             except TargetError as error:
                 problems.append(str(error))
                 continue
             if tokens.mask is None and masked.inputs.shape == text.ids.shape:
-                self.tokens = tokens.with_mask(most_frequent(masked.inputs[masked.inputs != text.ids], 0.5))
+                self.tokens = tokens.with_mask(
+                    most_frequent(masked.inputs[masked.inputs != text.ids], 0.5)
+                )
             return Facts(self.function, target.kind, self.tokens)
         raise TargetError(problems[0] + ": --kind says how to call it" * (options.kind is None))
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
         """Write a text for the target; it is kept under `name`."""
-        tokenizer = tokenizer_of(self.function) if self.target.kind in ("collator", "dict") else None
+        tokenizer = (
+            tokenizer_of(self.function) if self.target.kind in ("collator", "dict") else None
+        )
         if self.words is None and tokenizer:
             try:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
@@ -87,10 +100,11 @@ class Service:
     def mask_in_workers(
         self, name: str, rows: np.ndarray, n_workers: int, n_calls: int, seed: int
     ) -> list[list[Masked]]:
-        """Mask the same windows `n_calls` times in each worker of a DataLoader, which inherits this process's state;
-        `[worker][call]`.
+        """Mask the same windows `n_calls` times in each worker of a DataLoader, which inherits this
+        process's state; `[worker][call]`.
 
-        Workers are seeded as a DataLoader does it, and call on the device that the target has made the default.
+        Workers are seeded as a DataLoader does it, and call on the device that the target has made
+        the default.
         """
         device = torch.get_default_device()
 
@@ -100,15 +114,25 @@ class Service:
                 with device:
                     return worker.id, replace(self.mask(name, rows), generators=generators())
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-                return 0, error if isinstance(error, TargetError) else TargetError(f"the target raised {raised(error)}")
+                return 0, error if isinstance(error, TargetError) else TargetError(
+                    f"the target raised {raised(error)}"
+                )
 
         results: list[list[Masked]] = [[] for _ in range(n_workers)]
         with warnings.catch_warnings(), torch.device("cpu"):
             warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
             numbers: Any = range(n_workers * n_calls)
-            own: dict[str, Any] = {"num_workers": n_workers, "multiprocessing_context": "fork", "collate_fn": answer}
+            own: dict[str, Any] = {
+                "num_workers": n_workers,
+                "multiprocessing_context": "fork",
+                "collate_fn": answer,
+            }
             try:
-                answers = list(DataLoader(numbers, None, generator=torch.Generator("cpu").manual_seed(seed), **own))
+                answers = list(
+                    DataLoader(
+                        numbers, None, generator=torch.Generator("cpu").manual_seed(seed), **own
+                    )
+                )
             except RuntimeError as error:  # a worker is gone
                 ids = [len(rows), self.texts[name].ids.shape[1]]
                 line = f"called with ids int64 {ids}: the target ended the process that called it"

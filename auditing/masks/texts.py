@@ -1,5 +1,5 @@
-"""Texts with known properties: independent random tokens, or random words for a tokenizer, in windows of any length;
-and what a target made of them."""
+"""Texts with known properties: independent random tokens, or random words for a tokenizer, in
+windows of any length; and what a target made of them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +16,15 @@ PREFIXES = ("##", "\u0120", "\u2581", "@@")  # of WordPiece, byte-level BPE and 
 
 @dataclass(frozen=True)
 class Text:
-    """Windows of ids. `words` numbers the words of each window, -1 outside of words; None if words are unknown."""
+    """Windows of ids. `words` numbers the words of each window, -1 outside of words; None if words
+    are unknown."""
 
     ids: np.ndarray  # [n_windows, width] int64
     real: np.ndarray  # [n_windows, width] bool: not padding
     words: np.ndarray | None = None  # [n_windows, width]
-    offsets: np.ndarray | None = None  # [n_windows, width, 2] begin and end of each token in its text
+    offsets: np.ndarray | None = (
+        None  # [n_windows, width, 2] begin and end of each token in its text
+    )
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,9 @@ class Masked:
     dtype: str = "int64"  # of the labels
     is_modified: bool = False  # whether the target changed its argument's ids in place
     is_reused: bool = False  # whether the call changed what the previous call returned
-    generators: dict[str, int] = field(default_factory=dict)  # a hash of each global generator's state after the call
+    generators: dict[str, int] = field(
+        default_factory=dict
+    )  # a hash of each global generator's state after the call
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -44,19 +49,23 @@ class Masked:
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """The extras in the shape of the inputs."""
-        return {name: array for name, array in self.extras.items() if array.shape == self.inputs.shape}
+        return {
+            name: array for name, array in self.extras.items() if array.shape == self.inputs.shape
+        }
 
 
 def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:
-    """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is full."""
+    """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is
+    full."""
     lengths = rng.integers(3 if is_ragged else width, width + 1, n_windows)
     lengths[::8] = width
     return lengths
 
 
 def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
-    """Ordinary ids, independent and equally likely. Every other window begins and ends with special tokens, and every
-    fourth has another one inside, unless it is short, so that sparing the edges is not sparing special tokens."""
+    """Ordinary ids, independent and equally likely. Every other window begins and ends with special
+    tokens, and every fourth has another one inside, unless it is short, so that sparing the edges
+    is not sparing special tokens."""
     rng = np.random.default_rng([seed, n_windows, width])
     ids = rng.choice(tokens.ordinary, (n_windows, width)).astype(np.int64)
     lengths = lengths_of(n_windows, width, is_ragged, rng)
@@ -65,7 +74,9 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
         ids[::2, 0] = tokens.edges[0]
         ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
         inside = rng.integers(1, lengths[::4] - 1)
-        is_long = lengths[::4] >= SHORTEST  # a short one would keep too few ordinary tokens to be found in the text
+        is_long = (
+            lengths[::4] >= SHORTEST
+        )  # a short one would keep too few ordinary tokens to be found in the text
         ids[np.arange(0, n_windows, 4)[is_long], inside[is_long]] = tokens.edges[1]
     if tokens.padding is not None:
         ids[~real] = tokens.padding
@@ -73,29 +84,50 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
 
 
 def tokenized_text(
-    tokenizer: Any, words: list[str], tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int
+    tokenizer: Any,
+    words: list[str],
+    tokens: TokenIds,
+    n_windows: int,
+    width: int,
+    is_ragged: bool,
+    seed: int,
 ) -> Text:
-    """Random words, tokenized and cut to the windows' lengths. In every fourth window, the token that ends windows
-    takes the place of a word inside, as between two sentences."""
+    """Random words, tokenized and cut to the windows' lengths. In every fourth window, the token
+    that ends windows takes the place of a word inside, as between two sentences."""
     rng = np.random.default_rng([seed, n_windows, width])
     lengths = lengths_of(n_windows, width, is_ragged, rng)
     ids = np.full((n_windows, width), tokens.padding or 0, dtype=np.int64)
-    word_of, offsets = np.full((n_windows, width), -1), np.zeros((n_windows, width, 2), dtype=np.int64)
+    word_of, offsets = (
+        np.full((n_windows, width), -1),
+        np.zeros((n_windows, width, 2), dtype=np.int64),
+    )
     drawn = rng.integers(len(words), size=(n_windows, width))
-    left, is_fast = getattr(tokenizer, "padding_side", "right") == "left", bool(getattr(tokenizer, "is_fast", False))
+    left, is_fast = (
+        getattr(tokenizer, "padding_side", "right") == "left",
+        bool(getattr(tokenizer, "is_fast", False)),
+    )
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         texts = [" ".join(words[i] for i in drawn[row]) for row in rows]
-        encoded = tokenizer(texts, truncation=True, max_length=int(length), return_offsets_mapping=is_fast)
+        encoded = tokenizer(
+            texts, truncation=True, max_length=int(length), return_offsets_mapping=is_fast
+        )
         columns = slice(width - length, width) if left else slice(0, length)
         ids[rows, columns] = encoded["input_ids"]
         if is_fast:
-            numbered = [[-1 if word is None else word for word in encoded.word_ids(i)] for i in range(len(rows))]
+            numbered = [
+                [-1 if word is None else word for word in encoded.word_ids(i)]
+                for i in range(len(rows))
+            ]
             word_of[rows, columns], offsets[rows, columns] = numbered, encoded["offset_mapping"]
     real = (np.arange(width) < lengths[:, None])[:, :: -1 if left else 1]
     if not is_fast:
         return Text(ids, real)
-    alone = (word_of[:, 1:-1] >= 0) & (word_of[:, 1:-1] != word_of[:, :-2]) & (word_of[:, 1:-1] != word_of[:, 2:])
+    alone = (
+        (word_of[:, 1:-1] >= 0)
+        & (word_of[:, 1:-1] != word_of[:, :-2])
+        & (word_of[:, 1:-1] != word_of[:, 2:])
+    )
     end = ids[0, columns][-1]  # [SEP], if the tokenizer ends its windows with it
     if end in tokens.special:
         inside = np.flatnonzero(alone.any(1) & (np.arange(n_windows) % 4 == 0))
@@ -105,7 +137,8 @@ def tokenized_text(
 
 
 def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:
-    """Words of one to three pieces of the vocabulary, only letters, that the tokenizer does not map to [UNK]."""
+    """Words of one to three pieces of the vocabulary, only letters, that the tokenizer does not map
+    to [UNK]."""
     pieces = []
     for id in rng.permutation(tokens.ordinary)[: 4 * N_WORDS]:
         piece = str(tokenizer.convert_ids_to_tokens(int(id))).removesuffix("</w>")
@@ -118,4 +151,6 @@ def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> 
     counts = rng.integers(1, LONGEST_WORD + 1, N_WORDS)
     words = ["".join(pieces[i] for i in rng.integers(len(pieces), size=count)) for count in counts]
     encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
-    return [word for word, ids in zip(words, encoded, strict=True) if ids and tokens.unknown not in ids]
+    return [
+        word for word, ids in zip(words, encoded, strict=True) if ids and tokens.unknown not in ids
+    ]

@@ -1,4 +1,5 @@
-"""The meaning of the ids, ordinary and special, and the rate and shares that the target states about its masks."""
+"""The meaning of the ids, ordinary and special, and the rate and shares that the target states
+about its masks."""
 
 import functools
 from collections.abc import Iterable
@@ -18,9 +19,30 @@ KINDS = {  # of targets, by how they are called
 NAMES = {
     "n_tokens": ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size"),
     "mask": ("mask_token_id", "mask_id", "mask_idx", "mask_index", "mask_token"),
-    "padding": ("pad_token_id", "pad_id", "padding_idx", "pad_idx", "pad_index", "padding_token", "pad_token"),
-    "special": ("no_mask_tokens", "special_ids", "special_token_ids", "mask_ignore_token_ids", "special_tokens"),
-    "rate": ("masking_prob", "mlm_probability", "mlm_prob", "mask_prob", "masking_rate", "mask_probability"),
+    "padding": (
+        "pad_token_id",
+        "pad_id",
+        "padding_idx",
+        "pad_idx",
+        "pad_index",
+        "padding_token",
+        "pad_token",
+    ),
+    "special": (
+        "no_mask_tokens",
+        "special_ids",
+        "special_token_ids",
+        "mask_ignore_token_ids",
+        "special_tokens",
+    ),
+    "rate": (
+        "masking_prob",
+        "mlm_probability",
+        "mlm_prob",
+        "mask_prob",
+        "masking_rate",
+        "mask_probability",
+    ),
     "masked": ("mask_replace_prob",),
     "random": ("randomize_prob", "random_replace_prob"),
     "kept": ("no_change_prob",),
@@ -30,12 +52,15 @@ NAMES = {
 def most_frequent(values: np.ndarray, share: float = 0.0) -> int | None:
     """The most frequent value, if it is more than a share of all."""
     found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()]) if len(found) and counts.max() > share * values.size else None
+    return (
+        int(found[counts.argmax()]) if len(found) and counts.max() > share * values.size else None
+    )
 
 
 @dataclass(frozen=True)
 class MaskOptions:
-    """Options of the user about a masking target; None: its attributes, its tokenizer or its behavior decide."""
+    """Options of the user about a masking target; None: its attributes, its tokenizer or its
+    behavior decide."""
 
     kind: str | None = None  # of KINDS
     n_tokens: int | None = None
@@ -69,17 +94,25 @@ class TokenIds:
     def with_mask(self, mask: int | None) -> "TokenIds":
         """The same with the mask token that the target's behavior showed."""
         found = {*self.special, *([mask] if mask is not None and mask < self.n_tokens else [])}
-        return replace(self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask)
+        return replace(
+            self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask
+        )
 
     def known(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The inputs with labels put back, where they are ids. A label of most positions is the one that is ignored."""
+        """The inputs with labels put back, where they are ids. A label of most positions is the one
+        that is ignored."""
         ignored = most_frequent(labels, 0.5) if self.ignored is None else self.ignored
-        is_id = (labels >= 0) & (labels < self.n_tokens) & (labels != self.padding) & (labels != ignored)
+        is_id = (
+            (labels >= 0)
+            & (labels < self.n_tokens)
+            & (labels != self.padding)
+            & (labels != ignored)
+        )
         return np.where(is_id, labels, inputs)
 
     def originals(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The text of a batch as its labels tell it. In a batch with padding, a [MASK] without a label is taken for
-        masked padding."""
+        """The text of a batch as its labels tell it. In a batch with padding, a [MASK] without a
+        label is taken for masked padding."""
         ids = self.known(inputs, labels)
         if self.padding is None or not (ids == self.padding).any():
             return ids
@@ -87,8 +120,8 @@ class TokenIds:
 
 
 def attribute(target: Any, names: Iterable[str]) -> Any:
-    """The first attribute with one of these names that is not None: of the target, of the keywords of a partial and
-    what it wraps, or of the object of a method."""
+    """The first attribute with one of these names that is not None: of the target, of the keywords
+    of a partial and what it wraps, or of the object of a method."""
     while isinstance(target, functools.partial):
         stated = [target.keywords[name] for name in names if target.keywords.get(name) is not None]
         if stated:
@@ -104,22 +137,33 @@ def number(target: Any, what: str, kind: type = int) -> Any:
     value = attribute(target, NAMES[what])
     if hasattr(value, "item") and np.asarray(value).size == 1:  # a tensor or a NumPy number
         value = value.item()
-    is_number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int if kind is int else int | float) and not isinstance(
+        value, bool
+    )
     return kind(value) if is_number else None
 
 
 def tokenizer_of(target: Any) -> Any:
     """The tokenizer that a target has, or None: one of transformers, or of the same interface."""
     tokenizer = attribute(target, ["tokenizer"])
-    return tokenizer if callable(tokenizer) and isinstance(getattr(tokenizer, "all_special_ids", None), list) else None
+    return (
+        tokenizer
+        if callable(tokenizer) and isinstance(getattr(tokenizer, "all_special_ids", None), list)
+        else None
+    )
 
 
 def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
-    """The ids by the options, the tokenizer, or the attributes of a target; None if the number of tokens is unknown."""
+    """The ids by the options, the tokenizer, or the attributes of a target; None if the number of
+    tokens is unknown."""
     tokenizer, unknown = tokenizer_of(target), None
     if tokenizer is not None:
         mask, padding = tokenizer.mask_token_id, tokenizer.pad_token_id
-        special, unknown, n_tokens = list(tokenizer.all_special_ids), tokenizer.unk_token_id, len(tokenizer)
+        special, unknown, n_tokens = (
+            list(tokenizer.all_special_ids),
+            tokenizer.unk_token_id,
+            len(tokenizer),
+        )
     else:
         mask, padding, n_tokens = (number(target, what) for what in ("mask", "padding", "n_tokens"))
         listed = attribute(target, NAMES["special"])
@@ -133,12 +177,15 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     special = special if options.special is None else list(options.special)
     others = [id for id in special if id not in (mask, padding, unknown)]
     edges = (others[0], others[min(1, len(others) - 1)]) if others else None
-    known = {id for id in (*special, mask, padding, unknown) if id is not None and 0 <= id < n_tokens}
+    known = {
+        id for id in (*special, mask, padding, unknown) if id is not None and 0 <= id < n_tokens
+    }
     return TokenIds(n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored)
 
 
 class Facts:
-    """The facts about a target that are known before it is measured: what it and its attributes state."""
+    """The facts about a target that are known before it is measured: what it and its attributes
+    state."""
 
     def __init__(self, target: Any, kind: str, tokens: TokenIds):
         """`kind` is one of KINDS, or "loader"."""
@@ -146,9 +193,14 @@ class Facts:
         self.n_workers = 0  # of a loader
         self.ignored: int | None = None  # the label that the model of a Trainer ignores
         self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
-        self.rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
+        self.rate, masked, random, kept = (
+            number(target, what, float) for what in ("rate", "masked", "random", "kept")
+        )
         masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
-        # The shares of [MASK], random and unchanged tokens. Rate and shares are None if they are not stated.
-        self.shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
+        # The shares of [MASK], random and unchanged tokens. Rate and shares are None if they are
+        # not stated.
+        self.shares = (
+            None if masked is None or random is None else (masked, random, 1 - masked - random)
+        )
         by_name = "wholeword" in self.name.lower().replace("_", "")
         self.whole_words = bool(attribute(target, ["whole_word_mask"])) or by_name

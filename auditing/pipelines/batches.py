@@ -1,7 +1,8 @@
-"""A pipeline's batches: reads them as a table, with the text behind them, applies the rules for masks, and finds leaks.
+"""A pipeline's batches: reads them as a table, with the text behind them, applies the rules for
+masks, and finds leaks.
 
-For leaks it builds them twice, with the same seed, from texts that differ in hidden characters only. Nothing but the
-labels of these may change. Whatever else does is a leak.
+For leaks it builds them twice, with the same seed, from texts that differ in hidden characters
+only. Nothing but the labels of these may change. Whatever else does is a leak.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +28,8 @@ ALLOWED = "special-as-replacement"  # a share that is due to the audit's own sma
 
 
 def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
-    """The table of batches of a text `[n]`, whose place in it is the source of each position. Raises TargetError if
-    they show no such text."""
+    """The table of batches of a text `[n]`, whose place in it is the source of each position.
+    Raises TargetError if they show no such text."""
     whole, row = Text(text[None], np.ones((1, len(text)), dtype=bool)), np.zeros(1, dtype=int)
     calls = [aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM) for batch in batches]
     table = stacked(calls, tokens.ids)
@@ -43,17 +44,23 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
 
 
 def answer_of(batch: Masked, tokens: Tokens) -> Masked:
-    """A batch as the answer of a masker. If all positions have a label, a bool tensor may mark those that count: the
-    one with the fewest marks of those that mark every `[MASK]`."""
+    """A batch as the answer of a masker. If all positions have a label, a bool tensor may mark
+    those that count: the one with the fewest marks of those that mark every `[MASK]`."""
     marks = [each for each in batch.columns.values() if each.dtype == bool and each.any()]
     marks = [each for each in marks if each[batch.inputs == tokens.mask].all()]
     is_marked = bool(marks) and most_frequent(batch.labels, 0.5) is None
     labels = np.where(min(marks, key=np.sum), batch.labels, -100) if is_marked else batch.labels
-    extras = {key: each for key, each in batch.extras.items() if each.dtype != bool or key == "attention_mask"}
+    extras = {
+        key: each
+        for key, each in batch.extras.items()
+        if each.dtype != bool or key == "attention_mask"
+    }
     return replace(batch, labels=labels, extras=extras)
 
 
-def check_table(batches: Sequence[Masked], table: Table, tokens: Tokens, which: str) -> list[Finding]:
+def check_table(
+    batches: Sequence[Masked], table: Table, tokens: Tokens, which: str
+) -> list[Finding]:
     """The rules for masks, on "training" or "evaluation" batches."""
     options = MaskOptions(ignored=table.ignored)
     facts = Facts(None, "loader", table.tokens)  # nothing is stated
@@ -64,9 +71,11 @@ def check_table(batches: Sequence[Masked], table: Table, tokens: Tokens, which: 
 
 
 def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
-    """The text with other characters where they are hidden; with `letters`, letters of the same case for letters only.
+    """The text with other characters where they are hidden; with `letters`, letters of the same
+    case for letters only.
 
-    A character stays if any window shows it, or a random one in its place. With letters only, words and lines stay too.
+    A character stays if any window shows it, or a random one in its place. With letters only, words
+    and lines stay too.
     """
     hidden = table.inputs == tokens.mask
     hidden_only = np.setdiff1d(table.source[hidden], [-2, -1, *table.source[~hidden]])
@@ -78,24 +87,39 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
     return other
 
 
-def check_rebuilt(first: Predictions, build: Build, text: Array, tokens: Tokens) -> tuple[Finding, Sequence[Masked]]:
-    """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the inputs differ."""
-    name, expected, after = f"{first.name} batches of another hidden text", "only labels change", build("again", text)
+def check_rebuilt(
+    first: Predictions, build: Build, text: Array, tokens: Tokens
+) -> tuple[Finding, Sequence[Masked]]:
+    """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the
+    inputs differ."""
+    name, expected, after = (
+        f"{first.name} batches of another hidden text",
+        "only labels change",
+        build("again", text),
+    )
     if any(differ(one, two) for one, two in zip(first.batches, after, strict=False)):
-        return finding(name, "they differ anyway, so leaks do not show", expected, "exact", "not-reproducible"), []
-    for letters in (False, True):  # the windows may be cut at line ends or words, which may be hidden
+        return finding(
+            name, "they differ anyway, so leaks do not show", expected, "exact", "not-reproducible"
+        ), []
+    for letters in (
+        False,
+        True,
+    ):  # the windows may be cut at line ends or words, which may be hidden
         other = altered(first.table, text, tokens, letters)
         after = build("rebuilt", other)
         bug = leak_of(first.table, after[: len(first.batches)], other, tokens)
         if not bug:
             break
-    found, evidence = "inputs change" if bug else expected, f"{(other != text).sum():,} hidden characters"
+    found, evidence = (
+        "inputs change" if bug else expected,
+        f"{(other != text).sum():,} hidden characters",
+    )
     return finding(name, found, expected, evidence, bug), [] if bug else after
 
 
 def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Tokens) -> str | None:
-    """The leak by which batches of an altered text differ from those before. A piece of text may occur twice, so a
-    character may change that is not a replacement before or after."""
+    """The leak by which batches of an altered text differ from those before. A piece of text may
+    occur twice, so a character may change that is not a replacement before or after."""
     after = table_of(batches, text, tokens)
     x, y = before.inputs, after.inputs
     if x.shape != y.shape or (before.is_output != after.is_output).any():
@@ -112,17 +136,23 @@ def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Token
 
 
 def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Finding]:
-    """A finding per further tensor that differs in rebuilt batches beside equal inputs: the model must not use it."""
+    """A finding per further tensor that differs in rebuilt batches beside equal inputs: the model
+    must not use it."""
     findings = []
     for key in predictions.batches[0].extras:
         pairs = enumerate(zip(predictions.batches, after, strict=False))
-        i = next((i for i, (x, y) in pairs if differ(x, y, key) and not differ(x, y, "inputs")), None)
+        i = next(
+            (i for i, (x, y) in pairs if differ(x, y, key) and not differ(x, y, "inputs")), None
+        )
         if i is None:
             continue
         old, new = predictions.batches[i].extras[key], after[i].extras.get(key, np.zeros(0))
         moved = predictions.moved(i, {key: new}) if new.shape == old.shape else 0.0
         is_used = moved > STILL >= predictions.moved(i, {})
-        name, verdict = f"{predictions.name}: {key} rebuilt", Verdict.BROKEN if is_used else Verdict.DIFFERS
+        name, verdict = (
+            f"{predictions.name}: {key} rebuilt",
+            Verdict.BROKEN if is_used else Verdict.DIFFERS,
+        )
         found = f"it depends on hidden characters, and {moves(moved)}"
         findings.append(finding(name, found, "no change", "exact", "leak-target", verdict=verdict))
     return findings
@@ -131,4 +161,6 @@ def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Find
 def differ(one: Masked, other: Masked, *names: str) -> bool:
     """Whether two batches differ, in all or in some arrays."""
     pairs = [(one.arrays[name], other.arrays.get(name)) for name in names or one.arrays]
-    return any(y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)
+    return any(
+        y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs
+    )

@@ -1,4 +1,5 @@
-"""Names the mean that a loss is: every usual wrong one is a number that follows from the logits and the labels."""
+"""Names the mean that a loss is: every usual wrong one is a number that follows from the logits and
+the labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ class MeasuredLoss:
     are_probabilities: bool = False  # whether the "logits" were
 
     def mean(self, log_probs: Array | None = None, labelled: Array | None = None) -> float:
-        """The right number, the mean over labelled positions in nats, or that of other logits or labels."""
+        """The right number, the mean over labelled positions in nats, or that of other logits or
+        labels."""
         losses = losses_of(self.log_probs if log_probs is None else log_probs, self.labels)
         return mean_of(losses[self.labelled if labelled is None else labelled])
 
@@ -56,11 +58,14 @@ def mean_of(values: Array) -> float:
 
 
 def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tuple[str, str]:
-    """The known number that the loss equals each time, and its bug, "" if it is right; "unknown-loss" if none.
+    """The known number that the loss equals each time, and its bug, "" if it is right;
+    "unknown-loss" if none.
 
     `characters` are the text of each ordinary id. The right mean comes first, so it is preferred.
     """
-    is_rounded = all(np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured)  # bfloat16, float16
+    is_rounded = all(
+        np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured
+    )  # bfloat16, float16
     every = [known_numbers(each, characters) for each in measured]
     for name in every[0]:
         values = np.array([numbers.get(name, np.nan) for numbers in every])
@@ -74,9 +79,16 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
     """The value of every number, by its description and its bug; the right one first."""
     mean, total = m.mean(), m.mean() * m.labelled.sum()
     losses, places = losses_of(m.log_probs, m.labels), np.arange(m.labels.shape[1])
-    of_ignored = losses_of(m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored))
-    counted, visible = np.where(m.labelled, losses, of_ignored), mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0])
-    windows = [mean_of(row[here]) for row, here in zip(losses, m.labelled, strict=True) if here.any()]
+    of_ignored = losses_of(
+        m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored)
+    )
+    counted, visible = (
+        np.where(m.labelled, losses, of_ignored),
+        mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0]),
+    )
+    windows = [
+        mean_of(row[here]) for row, here in zip(losses, m.labelled, strict=True) if here.any()
+    ]
     before, after = m.labelled & (places > 0), m.labelled & (places < places[-1])
     transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
     spread = mean_of(-m.log_probs.mean(-1)[m.labelled]) - mean
@@ -90,18 +102,52 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
         (total / len(m.labels), "wrong-mean", "the sum divided by the number of windows"),
         (mean_of(np.array(windows)), "mean-of-means", "the mean over windows of their means"),
         (visible, "wrong-mean", "the mean over all positions, visible ones included"),
-        (mean_of(counted), "wrong-ignored-label", "a mean that counts the ignored label as a character"),
-        (m.mean(log_softmax(np.exp(m.log_probs))), "softmax-twice", "the mean of a softmax of the softmax"),
-        (-mean_of(np.exp(-losses[m.labelled])), "no-logarithm", "minus the mean probability, without the logarithm"),
-        (m.mean(np.roll(m.log_probs, 1, 1), before), "misaligned", "the mean for logits and the next position's label"),
-        (m.mean(np.roll(m.log_probs, -1, 1), after), "misaligned", "the mean for logits and the last position's label"),
-        (m.mean(transposed), "misaligned", "the mean for logits [seq_len, batch] and labels [batch, seq_len]"),
+        (
+            mean_of(counted),
+            "wrong-ignored-label",
+            "a mean that counts the ignored label as a character",
+        ),
+        (
+            m.mean(log_softmax(np.exp(m.log_probs))),
+            "softmax-twice",
+            "the mean of a softmax of the softmax",
+        ),
+        (
+            -mean_of(np.exp(-losses[m.labelled])),
+            "no-logarithm",
+            "minus the mean probability, without the logarithm",
+        ),
+        (
+            m.mean(np.roll(m.log_probs, 1, 1), before),
+            "misaligned",
+            "the mean for logits and the next position's label",
+        ),
+        (
+            m.mean(np.roll(m.log_probs, -1, 1), after),
+            "misaligned",
+            "the mean for logits and the last position's label",
+        ),
+        (
+            m.mean(transposed),
+            "misaligned",
+            "the mean for logits [seq_len, batch] and labels [batch, seq_len]",
+        ),
     ]
     for i, name in enumerate(characters):
         without = m.mean(labelled=m.labelled & (m.labels != i))
-        numbers.append((without, "wrong-ignored-label", f"the mean without the labels {name!r} (id {i})"))
+        numbers.append(
+            (without, "wrong-ignored-label", f"the mean without the labels {name!r} (id {i})")
+        )
     divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
-    numbers.append((total / max(1, divisor), "wrong-mean", f"the sum over labelled positions, divided by {divisor}"))
-    smoothed = mean + smoothing * spread * (0 < smoothing < 0.5)  # last: of small logits it is near other numbers
+    numbers.append(
+        (
+            total / max(1, divisor),
+            "wrong-mean",
+            f"the sum over labelled positions, divided by {divisor}",
+        )
+    )
+    smoothed = mean + smoothing * spread * (
+        0 < smoothing < 0.5
+    )  # last: of small logits it is near other numbers
     numbers.append((smoothed, "", f"the mean with label smoothing {smoothing}"))
     return {(what, bug): float(value) for value, bug, what in numbers}

@@ -1,51 +1,53 @@
 """Exact losses on the positions that a pipeline masks: unigram and the floor.
 
-This runs in the process of the audit, which holds the play and its automaton; the target's process has the text only.
+This runs in the process of the audit, which holds the play's automaton; the target's process has
+the text only.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 import torch
 
 from auditing.findings import Finding, finding
 from auditing.masks.table import Table
+from auditing.pipelines.play import N_CHARACTERS, Automaton
 from auditing.pipelines.target_batch import Array, Tokens
 from auditing.statistics import z_of_sums
-from data.play.floor import Floor
-from data.play.grammar import LENGTH, grammar, play
 
 TRAINING_SHARE = 0.9
-LEAK, MIN_WINDOWS = 5.0, 20  # standard errors below the floor; with fewer windows they say too little
+LEAK, MIN_WINDOWS = (
+    5.0,
+    20,
+)  # standard errors below the floor; with fewer windows they say too little
 NEAR_UNIGRAM = 0.1  # nats: a model this close to the unigram does not use the neighbors
 
 
 class Play:
-    """The text that pipelines are trained on, its automaton, and the losses of predictors on its windows."""
+    """The text that pipelines are trained on, its automaton, and the losses of predictors on its
+    windows."""
 
-    def __init__(self, length: int = LENGTH):
+    def __init__(self, length: int = N_CHARACTERS):
         """`length` characters; the first 90% are for training."""
-        self.tokens = Tokens(grammar().alphabet)
-        id_of = {ord(character): i for i, character in enumerate(self.tokens.characters)}
-        ids = np.array([id_of.get(code, 0) for code in range(256)])[np.frombuffer(play(length).encode(), np.uint8)]
+        self.automaton = Automaton()
+        self.tokens = Tokens(self.automaton.alphabet)
+        ids = self.automaton.write(length)
         self.training, self.validation = np.split(ids, [int(length * TRAINING_SHARE)])
 
-    @cached_property
-    def exact(self) -> Floor:
-        """The play's exact posterior."""
-        return Floor(grammar())
-
     def references(self, table: Table) -> dict[str, Array]:
-        """The losses of unigram and floor in nats at the positions that show [MASK] and have a label, `[n_scored]`."""
+        """The losses of unigram and floor in nats at the positions that show [MASK] and have a
+        label, `[n_scored]`."""
         counts = np.bincount(self.training, minlength=self.tokens.n_ordinary) + 0.5
-        return {"unigram": -np.log(counts / counts.sum())[table.originals[table.masked]], "floor": self.floor(table)}
+        return {
+            "unigram": -np.log(counts / counts.sum())[table.originals[table.masked]],
+            "floor": self.floor(table),
+        }
 
     def floor(self, table: Table) -> Array:
         """The loss of the exact posterior, given everything that the pipeline shows of its text.
 
-        A visible character may be a replacement, in the share that the batches have of them. Pieces of text that follow
-        each other are one window.
+        A visible character may be a replacement, in the share that the batches have of them. Pieces
+        of text that follow each other are one window.
         """
         n_chars, at = self.tokens.n_ordinary, np.flatnonzero(table.source >= 0)
         inputs, rows = table.inputs.ravel()[at], at // table.inputs.shape[2]
@@ -57,24 +59,43 @@ class Play:
         shown[piece], wanted[piece] = np.minimum(inputs, n_chars), table.masked.ravel()[at]
         truth, visible = table.originals.ravel()[at], inputs < n_chars
         different = float((inputs != truth)[visible].mean())
-        prob = min(different * n_chars / (n_chars - 1), 1.0)  # 1 of n_chars random characters is the true one
-        posterior = self.exact.posteriors(torch.from_numpy(shown), torch.from_numpy(wanted), prob).numpy()
+        prob = min(
+            different * n_chars / (n_chars - 1), 1.0
+        )  # 1 of n_chars random characters is the true one
+        posterior = self.automaton.posteriors(
+            torch.from_numpy(shown), torch.from_numpy(wanted), prob
+        ).numpy()
         truth = table.originals[table.masked]
         return -np.log(posterior[np.arange(len(truth)), truth])
 
 
-def check_losses(losses: Array, references: Mapping[str, Array], table: Table, leak: str = "leak") -> list[Finding]:
+def check_losses(
+    losses: Array, references: Mapping[str, Array], table: Table, leak: str = "leak"
+) -> list[Finding]:
     """Is the loss below unigram, and not below the floor? `leak` is a bug that explains it."""
     loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
     per_window = table.masked.sum(2).ravel()
-    windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
+    windows, n_windows = (
+        np.repeat(np.arange(len(per_window)), per_window),
+        int((per_window > 0).sum()),
+    )
     # Windows are independent, their positions are not.
-    z = float(z_of_sums(np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]))
+    z = float(
+        z_of_sums(
+            np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]
+        )
+    )
     found, evidence = f"{loss:.3f} ({loss - floor:+.3f})", f"z={z:.0f}, {n_windows} windows"
     below, n = f"below {unigram - NEAR_UNIGRAM:.3f}", f"of {len(losses):,}"
     is_learned, is_leak = loss <= unigram - NEAR_UNIGRAM, n_windows >= MIN_WINDOWS and z < -LEAK
     return [
         finding("loss at [MASK], unigram", f"{loss:.3f}", below, n, None if is_learned else bug),
-        finding("loss at [MASK], floor", found, f"at least {floor:.3f}", evidence, leak if is_leak else None),
+        finding(
+            "loss at [MASK], floor",
+            found,
+            f"at least {floor:.3f}",
+            evidence,
+            leak if is_leak else None,
+        ),
     ]

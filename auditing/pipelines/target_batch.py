@@ -22,14 +22,23 @@ FORM = "a batch must be a dict with input_ids and labels, or a tuple (inputs, la
 
 
 class Tokens:
-    """Ids from 0 to `n_tokens` - 1. The audit itself has the characters first, so those are below `n_ordinary`."""
+    """Ids from 0 to `n_tokens` - 1. The audit itself has the characters first, so those are below
+    `n_ordinary`."""
 
     def __init__(self, characters: str, special_first: bool = False):
         """`special_first` is for targets that rely on [PAD] being 0."""
-        self.names = [*SPECIAL, *characters] if special_first else [*characters, *SPECIAL]  # the text of each id
-        self.characters, self.n_ordinary, self.n_tokens = characters, len(characters), len(self.names)
+        self.names = (
+            [*SPECIAL, *characters] if special_first else [*characters, *SPECIAL]
+        )  # the text of each id
+        self.characters, self.n_ordinary, self.n_tokens = (
+            characters,
+            len(characters),
+            len(self.names),
+        )
         self.first_character = len(SPECIAL) if special_first else 0
-        self.padding, self.mask, self.cls, self.sep, self.unknown = (self.names.index(name) for name in SPECIAL)
+        self.padding, self.mask, self.cls, self.sep, self.unknown = (
+            self.names.index(name) for name in SPECIAL
+        )
 
     @property
     def ids(self) -> TokenIds:
@@ -47,13 +56,20 @@ class Tokens:
 def read_batch(batch: Any, tokens: Tokens) -> Masked:
     """The arrays of a batch, with the audit's ids. Raises TargetError if it has another form."""
     found = read(batch, None, tokens.padding, f"make_batches gave {describe(batch)}: {FORM}")
-    return replace(found, inputs=tokens.of_audit(found.inputs, by=-1), labels=tokens.of_audit(found.labels, by=-1))
+    return replace(
+        found,
+        inputs=tokens.of_audit(found.inputs, by=-1),
+        labels=tokens.of_audit(found.labels, by=-1),
+    )
 
 
 def changed(batch: Any, changes: Mapping[str, Array], tokens: Tokens) -> Any:
     """A copy of a batch with other values, by the names of `Masked.arrays`."""
     parts, x, y = parts_of(batch)
-    key_of = {f"item {k + 1}" if isinstance(k, int) else str(k): k for k in parts} | {"inputs": x, "labels": y}
+    key_of = {f"item {k + 1}" if isinstance(k, int) else str(k): k for k in parts} | {
+        "inputs": x,
+        "labels": y,
+    }
     new = {}
     for name, value in changes.items():
         of_target = tokens.of_audit(value) if name in ("inputs", "labels") else value

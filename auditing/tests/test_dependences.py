@@ -1,0 +1,221 @@
+"""Dependences of an outcome are found and named, including those that no bug of the museum has."""
+
+import numpy as np
+import pytest
+import torch
+
+from auditing.findings import Verdict
+from auditing.masks.audit import audit_masks
+from auditing.masks.battery import BINS, EFFECTS, PERIODS, battery
+from auditing.masks.table import Table
+from auditing.masks.tokens import TokenIds
+from auditing.statistics import TESTS_PER_AUDIT, by_class, of_units
+from auditing.tests.museum.dependences import BATCH_BUGS, BUGS
+from auditing.tests.museum.exhibit import (
+    CLS,
+    MASK,
+    N_ORDINARY,
+    N_TOKENS,
+    PAD,
+    SEP,
+    TensorMasker,
+    ordinary,
+    result,
+)
+
+ONLY_DIFFERENT = {
+    "selected-by-id": "frequency",
+    "selected-by-batch": "rates per batch",
+}  # bug: a recipe that has it
+
+
+NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors", "selected-by-call"}
+NEED_ALL_WINDOWS |= {"replacement-by-other-replacements", "position-dependent"}
+
+
+@pytest.mark.parametrize(("mask", "bug"), BUGS.values(), ids=BUGS)
+def test_a_dependence_is_found(request, mask, bug):
+    if bug not in NEED_ALL_WINDOWS:
+        request.getfixturevalue("few_windows")
+    torch.manual_seed(5)
+    findings = [
+        each for each in audit_masks(TensorMasker(mask), workers=0).findings if each.bug == bug
+    ]
+    recipe, (found,) = ONLY_DIFFERENT.get(bug), {(each.verdict, each.recipes) for each in findings}
+    assert found[0] == (Verdict.DIFFERS if recipe else Verdict.BROKEN)
+    assert recipe is None or recipe in found[1]
+    if bug == "selected-by-row":  # a dependence is described by its numbers
+        (finding,) = findings
+        assert finding.found.startswith("the share selected rises from 10.")
+        assert len(finding.chart) == 32
+
+
+@pytest.mark.usefixtures("few_windows")
+@pytest.mark.parametrize(("bug", "target"), BATCH_BUGS.items())
+def test_what_else_a_call_returns_is_checked(bug, target):
+    findings = audit_masks(target, workers=0).findings
+    assert {finding.bug for finding in findings if finding.verdict == Verdict.BROKEN} == {bug}
+
+
+def static_spans(x):
+    """Spans of ten tokens, the same for the same text."""
+    draws = [
+        torch.rand(len(row), generator=torch.Generator().manual_seed(int(row.sum()))) for row in x
+    ]
+    begun = (torch.stack(draws) < 0.017).long().cumsum(1)
+    before = torch.nn.functional.pad(begun, (10, 0))[:, : x.shape[1]]
+    return result(x, (begun > before) & ordinary(x))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_passes_that_repeat_each_other_are_not_independent(seed):
+    findings = audit_masks(TensorMasker(static_spans), seed=seed).findings
+    assert {finding.bug for finding in findings if finding.verdict != Verdict.OK} == {
+        "static-masks"
+    }
+
+
+SHAPE = 128, 8, 64
+
+
+def random_text(rng: np.random.Generator) -> np.ndarray:
+    ids = rng.integers(N_ORDINARY, size=SHAPE)
+    ids[:, ::2, 0], ids[:, ::2, -1] = CLS, SEP
+    return ids
+
+
+def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None) -> Table:
+    """BERT's recipe without a masker: of the positions `chosen`, with the kinds by `draw` and the
+    random tokens `random`, if these are not drawn independently."""
+    selected = (rng.random(SHAPE) < 0.15 if chosen is None else chosen) & (originals < N_ORDINARY)
+    draw = rng.random(SHAPE) if draw is None else draw
+    random = rng.integers(N_ORDINARY, size=SHAPE) if random is None else random
+    replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, random, originals))
+    tokens = TokenIds(N_TOKENS, MASK, PAD, (PAD, MASK, CLS, SEP), (CLS, SEP))
+    source, everywhere = np.arange(originals.size).reshape(SHAPE), np.ones(SHAPE, dtype=bool)
+    inputs, labels = np.where(selected, replaced, originals), np.where(selected, originals, -100)
+    return Table(
+        originals, inputs, labels, everywhere, source, tokens, ~everywhere, mask=MASK, ignored=-100
+    )
+
+
+def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) -> Table:
+    """A table in which an outcome depends on one thing."""
+    free, column = rng.random(SHAPE) < 0.15, rng.random((128, 1, 64))
+    match pair:
+        case ("selected", "mirror"):
+            return table_of(
+                rng, ids, chosen=np.concatenate([free[..., :32], free[..., 31::-1]], axis=2)
+            )
+        case ("selected", "call before"):
+            return table_of(rng, ids, chosen=np.concatenate([free[:1], free[1:] & ~free[:-1]]))
+        case ("selected", "same id"):
+            return table_of(
+                rng,
+                ids,
+                chosen=(rng.random((128, N_TOKENS)) < 0.15)[np.arange(128)[:, None, None], ids],
+            )
+        case ("kind", "rows"):
+            return table_of(rng, ids, draw=np.broadcast_to(column, SHAPE))
+        case ("kind", "neighbors"):
+            return table_of(
+                rng,
+                ids,
+                chosen=free,
+                draw=rng.random(SHAPE) * np.where(np.roll(free, 1, 2), 0.7, 1),
+            )
+        case ("replacement", "rows"):
+            same = np.broadcast_to((N_ORDINARY * column).astype(int), SHAPE)
+            return table_of(rng, ids, draw=np.full(SHAPE, 0.85), random=same)
+        case ("selected", "batch"):
+            return table_of(
+                rng,
+                ids,
+                chosen=rng.random(SHAPE) < 0.15 + 0.03 * np.sin(np.arange(128))[:, None, None],
+            )
+        case ("selected", "grid"):
+            return table_of(rng, ids, chosen=np.repeat(free[..., ::2], 2, axis=2))
+        case ("kind", "same id"):
+            return table_of(
+                rng, ids, draw=rng.random((128, N_TOKENS))[np.arange(128)[:, None, None], ids]
+            )
+        case ("replacement", "batch"):
+            return table_of(
+                rng,
+                ids,
+                random=rng.permuted(ids.reshape(128, -1), axis=1).reshape(SHAPE) % N_ORDINARY,
+            )
+        case ("replacement", "call"):
+            return table_of(
+                rng, ids, random=np.broadcast_to(rng.integers(N_ORDINARY, size=SHAPE[1:]), SHAPE)
+            )
+    return table_of(rng, ids, random=np.roll(ids, 1, 1))
+
+
+PLANTED = [
+    "selected mirror",
+    "selected call before",
+    "selected same id",
+    "kind rows",
+    "kind neighbors",
+]
+PLANTED += [
+    "replacement rows",
+    "replacement neighbors",
+    "selected batch",
+    "selected grid",
+    "kind same id",
+]
+PLANTED += ["replacement batch", "replacement call"]
+
+
+@pytest.mark.parametrize("pair", PLANTED)
+def test_the_battery_finds_a_dependence(pair):
+    rng = np.random.default_rng(11)
+    found = [
+        each
+        for each in battery(planted(rng, tuple(pair.split(" ", 1)), random_text(rng)))
+        if each.is_found
+    ]
+    surest = sorted(found, key=lambda each: each.z)
+    assert pair in [
+        " ".join(each.key) for each in surest[-1 - (pair == "selected grid") :]
+    ]  # blocks are runs too
+
+
+def test_p_values_are_those_of_chance():
+    """Of independent draws, 5% of the tests have a p-value below 5%, or fewer, as several classes
+    share a test."""
+    rng = np.random.default_rng(7)
+    p = np.array(
+        [pair.found.p for _ in range(12) for pair in battery(table_of(rng, random_text(rng)))]
+    )
+    # Of five pairs of replacements, the worst of 8 tests is shown; 12 tests are of lengths, 8 of
+    # amounts.
+    assert len(p) == 12 * (TESTS_PER_AUDIT - 5 * (BINS - 1) - 12 - 8)
+    assert (p < 0.05).mean() < 0.06
+    assert (p < 0.5).mean() > 0.2
+    assert p.min() > 1e-5
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_every_period_can_be_found(period):
+    """Of 256 calls, the m of a class have |z| <= m / sqrt(m - m^2 / 256), whatever their share is."""
+    number = np.arange(256)
+    found = of_units(
+        np.where(number % period == 0, 900.0, 600.0), np.full(256, 4_000.0), number % period
+    )
+    assert found.exceeds(EFFECTS["selected"] * found.mean)
+
+
+@pytest.mark.parametrize(("n_events", "is_found"), [(41, False), (20, True)])
+def test_rare_events_are_not_surer_the_fewer_they_are(n_events, is_found):
+    """In one of 16 classes there are `n_events` instead of 80. Chance makes them 41 once in 20,000
+    tables, more often than the level of a test. Measured by their own spread, it would be rarer
+    than once in a million."""
+    counts = np.array([n_events, *[80] * 15])[:, None]
+    happens = np.random.default_rng(3).permuted(np.tile(np.arange(1275), (16, 1)), axis=1) < counts
+    outcomes, calls = happens.ravel().astype(float), np.arange(happens.size) % 256
+    expected = np.full(happens.size, outcomes.mean())
+    found = by_class(calls, np.repeat(np.arange(16), 1275), outcomes, expected, 256)
+    assert found.exceeds(0.1 * found.mean) == is_found
