@@ -8,13 +8,13 @@ from typing import Any
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
 from configs.tokenizers import check_tokens
-from data.tokens.names import SHORTEST_PAIR
 from distributed.launch import n_started
 from runs.schema import PLANNED, matches
 from training.schedule import masking_rates
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 ROW_KEYS = ("until", "seq_len", "masking_prob")
+SHORTEST_PAIR = 5  # tokens: [CLS] A [SEP] B [SEP]
 NUMBER = (int, float)  # types of YAML values; the type of true and false is bool
 MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 

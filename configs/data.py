@@ -8,7 +8,7 @@ from labml.configs import option
 from configs.branch import Branch
 from configs.keys import Key
 from configs.seeds import derived_seed
-from data.tokens.names import CHARACTERS
+from data.tokens import CHARACTERS
 
 if TYPE_CHECKING:
     import torch
@@ -67,15 +67,15 @@ def corpus(c: DataConfigs) -> "Corpus":
 
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
-    from data.tokens.vocabularies import vocabulary_of
+    from data.tokens.choose import vocabulary_of
     from data.vocabulary import characters_of
     from data.windows.pairs import CLS, SEP
 
     objective = c.root().objective
-    further = (CLS, SEP) if objective.nsp or objective.sop else ()
+    special_tokens = (CLS, SEP) if objective.nsp or objective.sop else ()
     if c.tokens == CHARACTERS:
-        return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, further)
-    return vocabulary_of(c.tokens, c.loaded, further, announce)
+        return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens)
+    return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
 
 
 @option(DataConfigs.stored_tokens)

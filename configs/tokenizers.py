@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.keys import ConfigError, shortened
-from data.tokens.names import BPE, BYTES, CHARACTERS
+from data.tokens import BPE, BYTES, CHARACTERS
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
 

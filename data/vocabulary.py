@@ -1,8 +1,14 @@
-"""Text to token ids and back. Here a token is a character; `data.tokens.vocabularies` has the others."""
+"""Text to token ids and back. Here a token is a character; `data.tokens` has the others.
+
+A vocabulary numbers its tokens with `number_tokens`, and defines `encode`, from text to ids below
+`n_ids_in_text`, and `description`. The rest follows from the text of each token: for characters in
+`Vocabulary`, for any other tokens in `data.tokens.bytes.PiecesOfUtf8`. A tokenizer of a user's own
+needs less: `data.tokens.custom` says what.
+"""
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,6 +21,10 @@ PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
 # three times as many as Chinese texts use; with more, a step on a CPU takes seconds
 MOST_CHARACTERS = 30_000
+
+
+class TokensError(CorpusError):
+    """A tokenizer is missing or unusable; the message is one line for the user."""
 
 
 class Vocabulary:
@@ -33,30 +43,28 @@ class Vocabulary:
     def __init__(self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
         self.characters = sorted(set(characters))
-        self._number(
-            self.characters,
-            [c.encode("utf-8", "surrogatepass") for c in self.characters],
-            special_tokens,
-        )
+        texts = {c: c.encode("utf-8", "surrogatepass") for c in self.characters}
+        self.number_tokens(texts, special_tokens)
 
-    def _number(
-        self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]
-    ) -> None:
-        """Number the tokens. `ordinary` are unique names, `surfaces` the text of each in UTF-8."""
-        self.ordinary, self.surfaces = list(ordinary), list(surfaces)
+    def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
+        """Number the tokens. `texts` are the ordinary tokens by name, with their text in UTF-8."""
+        self.ordinary = list(texts)
+        self.surfaces = list(texts.values())
         self.special_tokens = list(special_tokens)
+        # in decoded text
         self.shown_special = [
             REPLACEMENT if token == UNK else token for token in self.special_tokens
         ]
+        tokens = self.ordinary + self.special_tokens
         self.n_ordinary = len(self.ordinary)
-        self.n_tokens = self.n_ordinary + len(self.special_tokens)
-        self._id_of = {token: i for i, token in enumerate(self.ordinary + self.special_tokens)}
-        self.padding_token, self.mask_token = self.id_of(PAD), self.id_of(MASK)
+        self.n_tokens = len(tokens)
+        self._id_of = {token: i for i, token in enumerate(tokens)}
+        self.padding_token = self.id_of(PAD)
+        self.mask_token = self.id_of(MASK)
         self.unknown_token = self._id_of.get(UNK)  # None: every text has ids
-        # by `encode`
-        self.n_ids_in_text = (
-            self.n_ordinary if self.unknown_token is None else self.unknown_token + 1
-        )
+        self.n_ids_in_text = self.n_ordinary
+        if self.unknown_token is not None:
+            self.n_ids_in_text = self.unknown_token + 1
 
     def id_of(self, token: str) -> int:
         """The id of one character or special token. Raises KeyError for any other."""
@@ -77,9 +85,8 @@ class Vocabulary:
     def _id_of_code(self) -> np.ndarray:
         """The id of each code point; for those that the vocabulary does not have `[UNK]`, or -1
         without it."""
-        id_of_code = np.full(
-            sys.maxunicode + 1, -1 if self.unknown_token is None else self.unknown_token
-        )
+        unknown = -1 if self.unknown_token is None else self.unknown_token
+        id_of_code = np.full(sys.maxunicode + 1, unknown)
         id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_ordinary)
         return id_of_code
 
@@ -93,23 +100,27 @@ class Vocabulary:
         self, ids: torch.Tensor, original: str | None = None
     ) -> tuple[str, torch.Tensor | None]:
         """The text of `ids` `[n]`, which masking strategies cut into units; `original` is that text
-        if it is known. And for each token the offset of the character that decides its unit, `[n]`;
-        None if token i is character i."""
+        if it is known.
+
+        Also returns the offset of the character that decides the unit of each token, `[n]`; None if
+        token i is character i.
+        """
         return self.decode(ids) if original is None else original, None
 
     def description(self) -> dict[str, Any]:
-        """The content of vocabulary.json, from which `data.tokens.vocabularies.load_vocabulary` makes the
-        vocabulary again."""
+        """The content of vocabulary.json, from which `data.tokens.choose.load_vocabulary` makes the
+        same vocabulary."""
         return {"characters": self.characters, "special_tokens": self.special_tokens}
 
 
 def characters_of(
-    counts: Counter[str], extra: str, unknown_below: float, further: Iterable[str]
+    counts: Counter[str], extra: str, unknown_below: float, special_tokens: Iterable[str]
 ) -> Vocabulary:
     """The vocabulary of the characters that a corpus `counts`, and of `extra` ones.
 
-    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. Raises CorpusError
-    if none is left, or if there are more than MOST_CHARACTERS.
+    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. `special_tokens`
+    are those besides `[PAD]`, `[MASK]` and `[UNK]`. Raises CorpusError if no character is left, or
+    if there are more than MOST_CHARACTERS.
     """
     least = unknown_below * counts.total()
     characters = {c for c in counts if counts[c] >= least}
@@ -117,11 +128,15 @@ def characters_of(
         raise CorpusError(
             f"data.unknown_below={unknown_below:g}: no character has such a share of the text"
         )
-    kept = {*characters, *extra}
-    if len(kept) > MOST_CHARACTERS:
+    characters |= set(extra)
+    n = len(characters)
+    if n > MOST_CHARACTERS:
         raise CorpusError(
-            f"data.corpus: {len(kept):,} different characters are too many tokens (at most {MOST_CHARACTERS:,}): set"
-            " data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to read rare characters as [UNK]"
+            f"data.corpus: {n:,} different characters are too many tokens (at most"
+            f" {MOST_CHARACTERS:,}): set data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to"
+            " read rare characters as [UNK]"
         )
-    unknown = (UNK,) if not counts.keys() <= kept else ()
-    return Vocabulary(kept, (PAD, MASK, *unknown, *further))
+    special = [PAD, MASK]
+    if not counts.keys() <= characters:
+        special.append(UNK)
+    return Vocabulary(characters, [*special, *special_tokens])

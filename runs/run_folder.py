@@ -191,7 +191,7 @@ class RunFolder:
         return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, Any]:
-        """The tokens of the run: the content from which `data.tokens.vocabularies.load_vocabulary` makes
+        """The tokens of the run: the content from which `data.tokens.choose.load_vocabulary` makes
         its vocabulary."""
         found = read_object(self.vocabulary_path, {})
         # whose files have no `tokens`

@@ -8,7 +8,7 @@ from torch import nn
 
 from configs.command_line.command import SETTINGS
 from configs.keys import ConfigError
-from data.tokens.vocabularies import load_vocabulary
+from data.tokens.choose import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
 from distributed.sharding import sharded_like, whole
 from runs.run_folder import RunFolder

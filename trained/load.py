@@ -14,7 +14,7 @@ from configs.command_line.command import read_config, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from data.tokens.vocabularies import load_vocabulary
+from data.tokens.choose import load_vocabulary
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.errors import InputError

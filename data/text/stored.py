@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.text.sources import CorpusError, inside, is_plain, list_sources, read_ranges
 from data.text.survey import Surveyed, split, survey
-from data.tokens.conversion import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.text.in_order import in_order
+from data.text.parallel import parallel_map
 from data.text.sources import Block, CorpusError, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
@@ -53,7 +53,7 @@ def survey(
         )
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))
-    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
+    for source, counted in groupby(parallel_map(_count, blocks), key=itemgetter(0)):
         entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
         append_line(cache, _line(entry))  # an interrupted survey goes on from the last line
     found = [entry for entry in entries.values() if entry]

@@ -1,5 +1,7 @@
-"""Trains a byte-level BPE on `Corpus.training` (Sennrich et al. 2016; Radford et al. 2019):
-`data.tokens=bpe:8192`."""
+"""Trains a byte-level BPE on `Corpus.training`: `data.tokens=bpe:8192`.
+
+Sennrich et al. 2016; Radford et al. 2019.
+"""
 
 import contextlib
 import json
@@ -9,7 +11,8 @@ from typing import Any
 
 import data.corpus
 from data.corpus import Corpus
-from data.tokens.subwords import TokensError, library, read_tokenizer, renumbered
+from data.tokens.subwords import library, read_tokenizer, renumbered
+from data.vocabulary import TokensError
 from runs.files import write_atomically
 
 MIN_FREQUENCY = 2
@@ -21,16 +24,18 @@ SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}
 
 
 def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, Any]:
-    """A tokenizer.json of at most `n` ordinary tokens, from the cache or trained now. Raises
-    TokensError."""
+    """A tokenizer.json of at most `n` ordinary tokens, from the cache or trained now.
+
+    Raises TokensError.
+    """
     path = cache_path(corpus.sha256, n)
     with contextlib.suppress(TokensError):  # not cached yet, or damaged
         return read_tokenizer(path)
     announce(f"training a BPE of {n:,} tokens")
-    found = renumbered(train(corpus.training, n))
+    tokenizer = renumbered(train(corpus.training, n))
     with contextlib.suppress(OSError):  # without a cache, it is trained again next time
-        write_atomically(path, json.dumps(found).encode())
-    return found
+        write_atomically(path, json.dumps(tokenizer).encode())
+    return tokenizer
 
 
 def cache_path(sha256: str, n: int) -> Path:

@@ -1,5 +1,6 @@
 """Tokens of a Hugging Face tokenizer, which the package `tokenizers` encodes."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,9 +10,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from data.corpus import CorpusError
-from data.tokens.byte_tokens import PiecesOfUtf8
-from data.vocabulary import MASK, PAD, UNK
+from data.tokens import SUBWORDS
+from data.tokens.bytes import PiecesOfUtf8
+from data.vocabulary import MASK, PAD, UNK, TokensError
 from runs.reading import read_bytes
 
 # by their names, even if the file does not call them special
@@ -19,10 +20,7 @@ SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}
 PIECE = 1 << 17  # characters that a core encodes at once
 CUT = re.compile(r"\n(?=\S)")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-
-
-class TokensError(CorpusError):
-    """A tokenizer is missing or unusable; the message is one line for the user."""
+TRIAL = "A trial,\n 1 é 中.\n"  # encoded by each tokenizer when it is loaded
 
 
 def library() -> Any:
@@ -38,105 +36,132 @@ def library() -> Any:
     return tokenizers
 
 
-def read_tokenizer(path: Path) -> dict[str, Any]:
-    """The content of a tokenizer.json, or of the vocabulary.json of a run, as `renumbered`. Raises
-    TokensError."""
+@contextlib.contextmanager
+def as_tokens_error(message: str) -> Iterator[None]:
+    """Raise any error inside as a TokensError, also a panic of `tokenizers`, a BaseException."""
     try:
-        content = json.loads(read_bytes(path))
-        return renumbered(content.get("tokenizer", content))
-    except OSError as error:
-        raise TokensError(
-            f"data.tokens: cannot read {str(path)!r} ({error.strerror or error})"
-        ) from error
-    except TokensError:
+        yield
+    except (TokensError, OSError, KeyboardInterrupt, SystemExit):
         raise
-    # not UTF-8, not JSON, too deep, not a tokenizer; `tokenizers` raises Exception itself
-    except Exception as error:
+    except BaseException as error:
         reason = " ".join(str(error).split())[:100]
-        raise TokensError(
-            f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face ({reason})"
-        ) from error
+        raise TokensError(f"{message} ({reason})") from error
+
+
+@contextlib.contextmanager
+def without_stderr() -> Iterator[None]:
+    """Discard the standard error of the whole process, to which a panic writes its backtrace."""
+    with open(os.devnull, "wb") as null, contextlib.ExitStack() as restored:
+        with contextlib.suppress(OSError):  # it is closed
+            stderr = os.dup(2)
+            restored.callback(os.close, stderr)
+            restored.callback(os.dup2, stderr, 2)
+            os.dup2(null.fileno(), 2)
+        yield
+
+
+def read_tokenizer(path: Path) -> dict[str, Any]:
+    """The content of a tokenizer.json, or of the vocabulary.json of a run, as `renumbered`.
+
+    Raises TokensError.
+    """
+    try:
+        with as_tokens_error(f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face"):
+            content = json.loads(read_bytes(path))
+            tokenizer = renumbered(content.get("tokenizer", content))
+            load(tokenizer)
+            return tokenizer
+    except OSError as error:
+        reason = error.strerror or error
+        raise TokensError(f"data.tokens: cannot read {str(path)!r} ({reason})") from error
 
 
 def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     """A tokenizer.json with Folio's ids: ordinary tokens in the file's order, `[PAD]`, `[MASK]`,
-    and `[UNK]` if it has one. Other special tokens, truncation, padding and dropout go. Raises any
-    error if this is not a tokenizer."""
+    and `[UNK]` if it has one.
+
+    Leaves out other special tokens, truncation, padding and dropout. Raises any error if this is
+    not a tokenizer.
+    """
     model = dict(content["model"])
-    # [token, score], where other models have token: id
-    is_unigram = isinstance(model["vocab"], list)
-    id_of = (
-        {token: i for i, (token, _) in enumerate(model["vocab"])}
-        if is_unigram
-        else dict(model["vocab"])
-    )
-    id_of |= {token["content"]: token["id"] for token in content["added_tokens"]}
     unknown = model.get("unk_token")
-    if is_unigram and model.get("unk_id") is not None:
-        unknown = model["vocab"][model["unk_id"]][0]
-    special = (
-        {token["content"] for token in content["added_tokens"] if token["special"]}
-        | SPECIAL
-        | {unknown}
-    )
-    ordinary = sorted(
-        (token for token in id_of if token not in special), key=lambda token: id_of[token]
-    )
-    number = {
-        token: i
-        for i, token in enumerate([*ordinary, PAD, MASK, *([UNK] if unknown in id_of else [])])
-    }
+    is_unigram = isinstance(model["vocab"], list)  # of [token, score], not {token: id}
     if is_unigram:
-        scores = dict(map(tuple, model["vocab"]))
-        least = min(scores.values())
-        model |= {
-            "vocab": [[token, scores.get(token, least)] for token in number],
-            "unk_id": number.get(UNK),
-        }
+        id_of = {token: i for i, (token, _) in enumerate(model["vocab"])}
+        if model.get("unk_id") is not None:
+            unknown = model["vocab"][model["unk_id"]][0]
     else:
-        model["vocab"] = number
-        model |= {"unk_token": UNK} if unknown else {}
-    model |= {"dropout": None} if "dropout" in model else {}
-    kept = [token for token in content["added_tokens"] if token["content"] not in special]
-    added = [token | {"id": number[token["content"]]} for token in kept]
-    changed = {
-        "model": model,
-        "added_tokens": added,
-        "post_processor": None,
-        "truncation": None,
-        "padding": None,
-    }
-    found = {**content, **changed}
-    library().Tokenizer.from_str(json.dumps(found))
-    return found
+        id_of = dict(model["vocab"])
+    special = SPECIAL | {unknown}
+    for token in content["added_tokens"]:
+        id_of[token["content"]] = token["id"]
+        if token["special"]:
+            special.add(token["content"])
+
+    tokens = [token for token in id_of if token not in special]
+    tokens.sort(key=id_of.__getitem__)
+    tokens += [PAD, MASK]
+    if unknown in id_of:
+        tokens.append(UNK)
+    new_id_of = {token: i for i, token in enumerate(tokens)}
+
+    if is_unigram:
+        scores = dict(model["vocab"])
+        least = min(scores.values())
+        model["vocab"] = [[token, scores.get(token, least)] for token in tokens]
+        model["unk_id"] = new_id_of.get(UNK)
+    else:
+        model["vocab"] = new_id_of
+        if unknown:
+            model["unk_token"] = UNK
+    if "dropout" in model:
+        model["dropout"] = None
+    added = [
+        token | {"id": new_id_of[token["content"]]}
+        for token in content["added_tokens"]
+        if token["content"] not in special
+    ]
+    removed = dict.fromkeys(("post_processor", "truncation", "padding"))
+    return {**content, "model": model, "added_tokens": added, **removed}
+
+
+def load(content: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
+    """Load a tokenizer.json that has been `renumbered`, and try it.
+
+    Returns the tokenizer, and its ordinary tokens in the order of their ids with their text in
+    UTF-8. Raises any error, also a panic, if the tokenizer does not work.
+    """
+    with without_stderr():
+        tokenizer = library().Tokenizer.from_str(json.dumps(content))
+        with contextlib.suppress(Exception):  # it may not know the text; a panic is no Exception
+            tokenizer.encode_batch_fast([TRIAL])
+        vocab = tokenizer.get_vocab()
+        ordinary = sorted(vocab.keys() - {PAD, MASK, UNK}, key=vocab.__getitem__)
+        return tokenizer, dict(zip(ordinary, surfaces(tokenizer, content, ordinary), strict=True))
 
 
 class SubwordVocabulary(PiecesOfUtf8):
     """The tokens of a Hugging Face tokenizer: words, parts of words, and punctuation."""
 
-    tokens: ClassVar[str] = "subwords"
+    tokens: ClassVar[str] = SUBWORDS
 
     def __init__(self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)):
-        """`tokenizer` is a tokenizer.json that has been `renumbered`, which decides whether there
-        is an `[UNK]`."""
+        """`tokenizer` is a tokenizer.json that has been `renumbered`; it decides whether there is
+        an `[UNK]`. Raises TokensError."""
         self.tokenizer = dict(tokenizer)
-        self._tokenizer = library().Tokenizer.from_str(json.dumps(self.tokenizer))
-        vocab = self._tokenizer.get_vocab()
-        ordinary = sorted(vocab.keys() - {PAD, MASK, UNK}, key=lambda token: vocab[token])
-        others = [token for token in special_tokens if token not in (PAD, MASK, UNK)]
-        special = [PAD, MASK, *([UNK] if UNK in vocab else []), *others]
-        self._number(ordinary, surfaces(self._tokenizer, self.tokenizer, ordinary), special)
+        with as_tokens_error("the tokenizer of the vocabulary cannot be loaded"):
+            self._tokenizer, texts = load(tokenizer)
+        special = [PAD, MASK]
+        if self._tokenizer.token_to_id(UNK) is not None:
+            special.append(UNK)
+        special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
+        self.number_tokens(texts, special)
 
     def encode(self, text: str) -> torch.Tensor:
-        """Token ids (int64) of a text. Raises TokensError if the tokenizer has none for a part of
-        it."""
-        try:
-            encodings = self._tokenizer.encode_batch_fast(
-                list(pieces_of(text, PIECE)), add_special_tokens=False
-            )
-        except Exception as error:  # the type that `tokenizers` raises
-            reason = " ".join(str(error).split())[:100]
-            raise TokensError(f"the tokenizer cannot encode the text ({reason})") from error
+        """Token ids (int64) of a text. Raises TokensError if a part of it has no token."""
+        pieces = list(pieces_of(text, PIECE))
+        with as_tokens_error("the tokenizer cannot encode the text"):
+            encodings = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
         ids = torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings])
         if torch.isin(ids, torch.tensor([self.padding_token, self.mask_token])).any():
             raise TokensError(
@@ -166,35 +191,38 @@ def surfaces(tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]) ->
     """The text of each ordinary token in UTF-8, spaces included: " the" for the token ▁the, "ing"
     for ##ing."""
     decoder = content.get("decoder") or {}
-    kinds = {each["type"] for each in [decoder, *decoder.get("decoders", [])] if "type" in each}
-    added = {token["content"] for token in content["added_tokens"]}
-    if "ByteLevel" in kinds:
+    decoders = {each.get("type") for each in [decoder, *decoder.get("decoders", [])]}
+    if "ByteLevel" in decoders:
+        added = {token["content"] for token in content["added_tokens"]}
         byte_of = {character: byte for byte, character in enumerate(byte_alphabet())}
         return [
-            bytes(byte_of[c] for c in token)
+            bytes(map(byte_of.__getitem__, token))
             if token not in added and byte_of.keys() >= set(token)
             else token.encode()
             for token in ordinary
         ]
-    alone = tokenizer.decode_batch([[i] for i in range(len(ordinary))], skip_special_tokens=False)
-    anchor = next((i for i, text in enumerate(alone) if text.isalpha()), None)
-    found = [text.encode() for text in alone]
-    if anchor is not None:  # a token's text is what it adds between two others
-        before = alone[anchor]
-        after = tokenizer.decode([anchor, anchor], skip_special_tokens=False)[len(before) :]
-        between = [[anchor, i, anchor] for i in range(len(ordinary))]
-        for i, text in enumerate(tokenizer.decode_batch(between, skip_special_tokens=False)):
-            if (
-                text.startswith(before)
-                and text.endswith(after)
-                and len(text) >= len(before) + len(after)
-            ):
-                found[i] = text[len(before) : len(text) - len(after)].encode()
-    if "ByteFallback" in kinds:
+    texts = [text.encode() for text in decoded_alone(tokenizer, len(ordinary))]
+    if "ByteFallback" in decoders:
         for i, token in enumerate(ordinary):
             if match := BYTE.fullmatch(token):
-                found[i] = bytes([int(match[1], 16)])
-    return found
+                texts[i] = bytes.fromhex(match[1])
+    return texts
+
+
+def decoded_alone(tokenizer: Any, n: int) -> list[str]:
+    """The text of each of the first `n` tokens: what it adds between two others, if possible."""
+    texts = tokenizer.decode_batch([[i] for i in range(n)], skip_special_tokens=False)
+    anchor = next((i for i, text in enumerate(texts) if text.isalpha()), None)
+    if anchor is None:
+        return texts
+    before = texts[anchor]
+    after = tokenizer.decode([anchor, anchor], skip_special_tokens=False)[len(before) :]
+    sequences = [[anchor, i, anchor] for i in range(n)]
+    for i, text in enumerate(tokenizer.decode_batch(sequences, skip_special_tokens=False)):
+        rest = text.removeprefix(before)
+        if text.startswith(before) and rest.endswith(after):
+            texts[i] = rest.removesuffix(after)
+    return texts
 
 
 def byte_alphabet() -> list[str]:

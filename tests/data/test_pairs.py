@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.checks import SHORTEST_PAIR
 from data.corpus import CorpusError
 from data.play.grammar import play
-from data.tokens.names import SHORTEST_PAIR
 from data.vocabulary import MASK, PAD, Vocabulary
 from data.windows.pairs import CLS, SEP, PairWindows, speech_borders
 

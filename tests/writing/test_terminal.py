@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import writing.terminal
-from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.bytes import ByteVocabulary
 from data.vocabulary import Vocabulary
 from writing.frames import BLANK, EMPTY, NEW, WRITTEN, Cell, cells, wrap
 from writing.terminal import Screen, can_redraw

@@ -13,8 +13,8 @@ from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Spans
 from data.masking.words import WORD
 from data.play.grammar import play
-from data.tokens.byte_tokens import ByteVocabulary
-from data.tokens.vocabularies import vocabulary_of
+from data.tokens.bytes import ByteVocabulary
+from data.tokens.choose import vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
 from tests.data.masking.helpers import Fresh

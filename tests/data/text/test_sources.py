@@ -14,11 +14,11 @@ from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text import sources
+from data.text.conversion import convert
 from data.text.sources import Block, list_sources, read_blocks
 from data.text.stored import StoredTokens
 from data.tokens.bpe import train
-from data.tokens.byte_tokens import ByteVocabulary
-from data.tokens.conversion import convert
+from data.tokens.bytes import ByteVocabulary
 from data.tokens.subwords import SubwordVocabulary
 from data.vocabulary import Vocabulary
 from tests.conftest import in_files, one_line, parts, written

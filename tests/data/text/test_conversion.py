@@ -10,10 +10,9 @@ import pytest
 from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.text import sources
+from data.text import conversion, sources
+from data.text.conversion import convert
 from data.text.sources import list_sources
-from data.tokens import conversion as tokenization
-from data.tokens.conversion import convert
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 from tests.conftest import in_files, limited, one_line
@@ -27,7 +26,7 @@ N_CHARS = [100_000, 100_000, N_TRAINING - 200_000]  # for training, of each of t
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     monkeypatch.setattr(sources, "BLOCK", 2_000)
-    monkeypatch.setattr(tokenization, "SECONDS_BETWEEN_NOTES", 0)
+    monkeypatch.setattr(conversion, "SECONDS_BETWEEN_NOTES", 0)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
 
 
@@ -73,7 +72,7 @@ def test_what_is_not_noted_as_progress_is_written_again(
 ):
     files, folder, noted = list_sources(text), tmp_path / "ids", []
     monkeypatch.setattr(
-        tokenization,
+        conversion,
         "write_json",
         lambda path, found: noted.append(found) or write_json(path, found),
     )
@@ -121,7 +120,7 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     first = loaded.stored.tokenized(VOCABULARY)
     os.utime(text / "001.txt")  # a new time, the same content
     with monkeypatch.context() as patch:
-        patch.setattr(tokenization, "read_blocks", None)  # would be called to convert
+        patch.setattr(conversion, "read_blocks", None)  # would be called to convert
         patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256

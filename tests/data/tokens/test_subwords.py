@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 from data.corpus import Corpus, CorpusError
 from data.masking.words import WORD
 from data.tokens.bpe import bpe, cache_path, train
-from data.tokens.byte_tokens import ByteVocabulary
+from data.tokens.bytes import ByteVocabulary
+from data.tokens.choose import load_vocabulary, vocabulary_of
 from data.tokens.subwords import (
     CUT,
     SubwordVocabulary,
@@ -21,7 +22,6 @@ from data.tokens.subwords import (
     read_tokenizer,
     renumbered,
 )
-from data.tokens.vocabularies import load_vocabulary, vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from runs.terminal import printable
 from tests.conftest import SENTENCES

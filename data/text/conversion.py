@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.text.in_order import in_order
+from data.text.parallel import parallel_map
 from data.text.sources import Block, Source, read_blocks
 from data.vocabulary import Vocabulary
 from runs.files import flush, write_json
@@ -54,7 +54,7 @@ def convert(
             n_chars += len(block.text) if part == TRAINING else 0
             n_chars_done(len(block.text))
         written = time.monotonic()
-        for part, block, ids, ends in in_order(partial(_encoded, vocabulary, dtype), parts):
+        for part, block, ids, ends in parallel_map(partial(_encoded, vocabulary, dtype), parts):
             if part == TRAINING:
                 files[DOCUMENTS].write(
                     (ends + np.array([files[TRAINING].tell() // dtype.itemsize, n_chars])).data
@@ -109,7 +109,7 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     def counted(begin: int) -> np.ndarray:
         return np.bincount(np.fromfile(path, dtype, COUNTED_AT_ONCE, offset=begin), minlength=n_ids)
 
-    return sum(in_order(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
+    return sum(parallel_map(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
 def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:

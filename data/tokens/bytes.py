@@ -1,13 +1,13 @@
-"""Vocabularies whose tokens are pieces of UTF-8: the offsets of their tokens in the text, and bytes
-as tokens."""
+"""Vocabularies whose tokens are pieces of UTF-8, and the bytes as tokens."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from data.tokens import BYTES
 from data.vocabulary import MASK, PAD, REPLACEMENT, Vocabulary
 
 
@@ -17,14 +17,12 @@ class PiecesOfUtf8(Vocabulary):
 
     is_characters: ClassVar[bool] = False
 
-    def _number(
-        self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]
-    ) -> None:
-        super()._number(ordinary, surfaces, special_tokens)
-        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in surfaces]
+    def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
+        super().number_tokens(texts, special_tokens)
+        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in self.surfaces]
         self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
         # [n_tokens] in UTF-8
-        self._contents = [*self.surfaces, *(token.encode() for token in self.shown_special)]
+        self._contents = self.surfaces + [token.encode() for token in self.shown_special]
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not
@@ -33,8 +31,11 @@ class PiecesOfUtf8(Vocabulary):
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor]:
         """The text of the tokens, which may differ from `original`, because a tokenizer may drop
-        spaces or capitals. A token belongs to its first character that is not a space, such as t in
-        " the"; or else to its first."""
+        spaces or capitals.
+
+        A token belongs to its first character that is not a space, such as t in " the"; or else to
+        its first.
+        """
         content = self._content(ids)
         text, char_of_byte = _decoded(b"".join(content))
         n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
@@ -44,16 +45,20 @@ class PiecesOfUtf8(Vocabulary):
         return text, torch.from_numpy(char_of_byte[begins.clip(max=len(char_of_byte) - 1)])
 
     def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
-        return [self._contents[i] for i in (ids.tolist() if isinstance(ids, torch.Tensor) else ids)]
+        listed = ids.tolist() if isinstance(ids, torch.Tensor) else ids
+        return [self._contents[i] for i in listed]
 
     @cached_property
     def _leading_spaces(self) -> np.ndarray:
         """The bytes of space before the first other character of each token, `[n_tokens]`; 0 if all
         of it is space."""
-        texts = [surface.decode("utf-8", "surrogateescape") for surface in self.surfaces]
-        spaces = [len(text) - len(text.lstrip()) if text.strip() else 0 for text in texts]
-        n_bytes = [len(text[:n].encode()) for text, n in zip(texts, spaces, strict=True)]
-        return np.array(n_bytes + [0] * len(self.special_tokens))
+        n_bytes = np.zeros(self.n_tokens, dtype=np.int64)
+        for i, surface in enumerate(self.surfaces):
+            text = surface.decode("utf-8", "surrogateescape")
+            stripped = text.lstrip()
+            if stripped:
+                n_bytes[i] = len(text.removesuffix(stripped).encode())
+        return n_bytes
 
 
 def _decoded(content: bytes) -> tuple[str, np.ndarray]:
@@ -64,24 +69,20 @@ def _decoded(content: bytes) -> tuple[str, np.ndarray]:
     escaped = (codes >= 0xDC80) & (codes <= 0xDCFF)
     n_bytes = np.where(escaped, 1, 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000))
     if escaped.any():
-        text = (
-            np.where(escaped, ord(REPLACEMENT), codes).astype("<u4").tobytes().decode("utf-32-le")
-        )
+        codes = np.where(escaped, ord(REPLACEMENT), codes)
+        text = codes.astype("<u4").tobytes().decode("utf-32-le")
     return text, np.repeat(np.arange(len(codes)), n_bytes)
 
 
 class ByteVocabulary(PiecesOfUtf8):
     """The 256 bytes, whose ids are their values, then the special tokens."""
 
-    tokens: ClassVar[str] = "bytes"
+    tokens: ClassVar[str] = BYTES
 
     def __init__(self, special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
-        self._number(
-            [f"<0x{byte:02X}>" for byte in range(256)],
-            [bytes([byte]) for byte in range(256)],
-            special_tokens,
-        )
+        texts = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
+        self.number_tokens(texts, special_tokens)
 
     def encode(self, text: str) -> torch.Tensor:
         """Token ids (int64) of a text, one per byte of its UTF-8. Raises ValueError for a lone

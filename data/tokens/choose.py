@@ -1,0 +1,50 @@
+"""Chooses the vocabulary by `data.tokens`, or by the vocabulary.json of an earlier run."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from data.corpus import Corpus
+from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM, SUBWORDS
+from data.tokens.bpe import bpe
+from data.tokens.bytes import ByteVocabulary
+from data.tokens.custom import CustomVocabulary
+from data.tokens.subwords import SubwordVocabulary, read_tokenizer
+from data.vocabulary import MASK, PAD, Vocabulary
+
+
+def vocabulary_of(
+    tokens: str, corpus: Corpus, special_tokens: Iterable[str], announce: Callable[[str], None]
+) -> Vocabulary:
+    """The vocabulary of bytes or subwords for a corpus.
+
+    `special_tokens` are those besides `[PAD]`, `[MASK]` and `[UNK]`. Raises TokensError.
+    """
+    special_tokens = (PAD, MASK, *special_tokens)
+    if tokens == BYTES:
+        return ByteVocabulary(special_tokens)
+    match = BPE.fullmatch(tokens)
+    if not match:
+        return SubwordVocabulary(read_tokenizer(Path(tokens)), special_tokens)
+    size = int(match[1])
+    vocabulary = SubwordVocabulary(bpe(corpus, size, announce), special_tokens)
+    n = vocabulary.n_ordinary
+    if n < size:
+        announce(f"data.tokens={tokens}: the text has only {n:,} tokens that are frequent")
+    return vocabulary
+
+
+def load_vocabulary(description: Mapping[str, Any], tokenizer: Any = None) -> Vocabulary:
+    """The vocabulary that a run has saved as vocabulary.json. Raises TokensError.
+
+    If its tokens are custom, `tokenizer` is the user's, which `description["source"]` names.
+    """
+    tokens = description.get("tokens", CHARACTERS)
+    special_tokens = description["special_tokens"]
+    if tokens == BYTES:
+        return ByteVocabulary(special_tokens)
+    if tokens == SUBWORDS:
+        return SubwordVocabulary(description["tokenizer"], special_tokens)
+    if tokens == CUSTOM:
+        return CustomVocabulary(tokenizer, description["source"], special_tokens)
+    return Vocabulary(description["characters"], special_tokens)
