@@ -1,6 +1,7 @@
 """The errors of a target, and how a line describes the values that went in and came out."""
 
 import importlib
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
@@ -14,6 +15,15 @@ LONGEST_TEXT = 200  # characters of a quoted message
 class TargetError(Exception):
     """The target cannot be audited. The message is one line: the call, its shapes, and what came
     back."""
+
+
+class TargetEndedError(TargetError):
+    """The target ended the process that called it, so no other way to call it is tried."""
+
+
+def exit_status(code: int) -> str:
+    """How a process ended, by its exit code, which is negative for a signal."""
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def describe(value: Any) -> str:

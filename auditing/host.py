@@ -1,60 +1,84 @@
-"""The process of a target: imports it and serves calls to it over a connection.
+"""The process of a target: imports it and serves calls to it through files of a folder.
 
-`TargetProcess` starts this file by its path with python's option -P, so Folio's root is not on
-`sys.path`, and modules of the target's project are found under their own names even if Folio has
-modules of the same name.
+`TargetProcess` starts this file by its path with Python's option -P, so the folder of the package
+`auditing` is not on `sys.path`, and modules of the target's project are found under their own
+names.
 """
 
 import ctypes
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
-from multiprocessing.connection import Connection
+import time
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FOLDER = Path(__file__).parent
+PACKAGE = Path(__file__).parent
 
 
-def main(service: str, target: str, descriptor: int) -> None:
-    """Import `target`, then answer calls (name, arguments) until the connection closes.
+def main(service: str, target: str, folder: Path, audit: int) -> None:
+    """Import `target`, then answer calls (name, arguments) until the audit ends.
 
-    `service` is the module of `auditing` that knows what to do with the target: the methods of its
+    `service` is the module of `auditing` that knows how to call the target: the methods of its
     `Service(imported)` are called by name. Each answer is a result or a TargetError. The first one
-    says whether the import worked.
+    says whether the import worked. `audit` is the number of the audit's process.
     """
-    connection, process = Connection(descriptor), os.getpid()
-    if (
-        sys.platform == "linux"
-    ):  # processes whose parents have ended become children of this one, which can be found
+    process = os.getpid()
+    if sys.platform == "linux":  # orphans become children of this process, which can be found
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
-    from auditing.errors import TargetError, raised
+    import_as("auditing", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)])
+    from auditing.process import read, write
 
-    served: Any = None
-    name, arguments = "start", ()
-    while True:
-        try:
-            if served is None:
-                served, answer = (
-                    importlib.import_module(service).Service(import_target(target)),
-                    None,
-                )
-            else:
-                answer = getattr(served, name)(*arguments)
-        except TargetError as error:
-            answer = error
-        except BaseException as error:  # such as SystemExit: the target may do anything
-            answer = TargetError(f"{name} failed: {raised(error)}")
+    served, answer = started(service, target)
+    for number in count():
         if os.getpid() != process:  # a child that the target forked: it must not answer too
             os._exit(0)
-        try:
-            connection.send(answer)
-            name, arguments = connection.recv()
-        except EOFError:
-            return
+        write(folder / f"answer-{number}", answer)
+        question = folder / f"question-{number + 1}"
+        wait_for(question, audit)
+        name, arguments = read(question)
+        answer = answer_of(served, name, arguments)
+
+
+def started(service: str, target: str) -> tuple[Any, Exception | None]:
+    """The service of the imported target, and the error if there is none."""
+    from auditing.errors import TargetError, raised
+
+    try:
+        module = importlib.import_module(service)
+        return module.Service(import_target(target)), None
+    except TargetError as error:
+        return None, error
+    except BaseException as error:  # such as SystemExit: the target may do anything
+        return None, TargetError(f"start failed: {raised(error)}")
+
+
+def answer_of(served: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    """The result of a method of the service, or a TargetError."""
+    from auditing.errors import TargetError, raised
+
+    try:
+        return getattr(served, name)(*arguments)
+    except TargetError as error:
+        return error
+    except BaseException as error:  # such as SystemExit: the target may do anything
+        return TargetError(f"{name} failed: {raised(error)}")
+
+
+def wait_for(path: Path, audit: int) -> None:
+    """Wait until a file exists. Ends this process if the audit has ended, however it ended."""
+    from auditing.process import pause
+
+    began = time.monotonic()
+    while not path.exists():
+        if os.getppid() != audit:
+            shutil.rmtree(path.parent, ignore_errors=True)
+            sys.exit()
+        time.sleep(pause(time.monotonic() - began))
 
 
 def import_target(target: str) -> Any:
@@ -106,4 +130,4 @@ def import_as(name: str, path: Path, **options: Any) -> ModuleType:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))

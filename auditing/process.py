@@ -2,22 +2,22 @@
 Folio's."""
 
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from contextlib import suppress
-from multiprocessing import Pipe
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Self
-from uuid import uuid4
 
-import psutil
-
-from auditing.errors import TargetError
+from auditing.errors import TargetError, exit_status
 
 HOST = Path(__file__).parent / "host.py"
-MARK = "FOLIO_AUDIT"  # in the environment of the target's process, which its children inherit
+FOLDER_VARIABLE = "FOLIO_AUDIT"  # in the environment of the target's process and of its children
 MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 
 
@@ -25,42 +25,36 @@ class TargetProcess:
     """A context manager: starts the process, imports the target in it, and ends it together with
     its children.
 
-    The first 4,000 bytes of the target's output go to standard error.
+    Questions and answers are files of a temporary folder: whatever the target writes into its
+    descriptors, or forks, cannot damage them. The first 4,000 bytes of the target's output go to
+    standard error.
     """
 
     def __init__(self, target: str, service: str, seconds_per_call: float):
-        """`target` is `module:name`, `file.py:name`, or a module or file. `service` is the module
-        of `auditing` whose `Service(imported)` has the methods that `call` reaches, such as
-        `auditing.masks.calls`."""
+        """`target` is `module:name`, `file.py:name`, or a module or file.
+
+        `service` is the module of `auditing` whose `Service(imported)` has the methods that `call`
+        reaches, such as `auditing.masks.calls`.
+        """
         self.target = target
         self.service = service
         self.seconds_per_call = seconds_per_call
-        self.mark = str(uuid4())
 
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
-        self.connection, theirs = Pipe()
-        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer. In a
-        # session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's
-        # children.
+        self.folder = Path(tempfile.mkdtemp(prefix="folio-audit-"))
+        self.n_answers = 0
+        places = [str(self.folder), str(os.getpid())]
+        # -u: `_end` kills the process, and its output must not be lost in a buffer. In a session of
+        # its own, Ctrl-C reaches this process only, and `_end` reaches the target's children.
         self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-u",
-                "-P",
-                str(HOST),
-                self.service,
-                self.target,
-                str(theirs.fileno()),
-            ],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-u", "-P", str(HOST), self.service, self.target, *places],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=os.environ | {MARK: self.mark},
+            env=os.environ | {FOLDER_VARIABLE: str(self.folder)},
         )
-        theirs.close()
         self.printed = Thread(target=forward, args=(self.process.stdout,), daemon=True)
         self.printed.start()
         try:
@@ -75,52 +69,81 @@ class TargetProcess:
 
         Raises TargetError with one line if it raises, the process dies, or the time limit expires.
         """
-        return self._answer(f"{name} of {self.target!r}", (name, arguments))
+        write(self.folder / f"question-{self.n_answers}", (name, arguments))
+        return self._answer(f"{name} of {self.target!r}")
 
-    def _answer(self, what: str, question: tuple[str, tuple[Any, ...]] | None = None) -> Any:
-        try:
-            if question is not None:
-                self.connection.send(question)
-            is_in_time = self.connection.poll(self.seconds_per_call)
-            answer = self.connection.recv() if is_in_time else None
-        except (EOFError, OSError) as error:
-            raise TargetError(f"{what}: {self._death()}") from error
-        if not is_in_time:
-            self._end()
-            raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
+    def _answer(self, what: str) -> Any:
+        """The next answer; `what` is what the process does until it comes."""
+        path = self.folder / f"answer-{self.n_answers}"
+        began = time.monotonic()
+        while not path.exists():
+            if self.process.poll() is not None:
+                status = exit_status(self.process.returncode)
+                raise TargetError(f"{what}: the target's process ended with {status}")
+            elapsed = time.monotonic() - began
+            if elapsed > self.seconds_per_call:
+                self._end()
+                raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
+            time.sleep(pause(elapsed))
+        self.n_answers += 1
+        answer = read(path)
         if isinstance(answer, TargetError):
             raise answer
         return answer
 
-    def _death(self) -> str:
-        code = self.process.wait()
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"the target's process ended with {how}"
-
     def _end(self) -> None:
-        family = self._family()  # before their parent ends
+        members = family(self.process.pid, str(self.folder))  # before their parent ends
         with suppress(ProcessLookupError):  # it has ended
             os.killpg(self.process.pid, signal.SIGKILL)
-        for process in family:  # some have a session of their own
-            with suppress(psutil.Error):
-                process.kill()
+        for pid in members:  # some have a session of their own
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
-        self.connection.close()
         self.printed.join(timeout=1.0)
-
-    def _family(self) -> list[psutil.Process]:
-        """The processes with the mark, and all descendants; on Linux also those whose parent has
-        ended."""
-        every = psutil.process_iter(["environ"])
-        marked = [
-            process for process in every if (process.info["environ"] or {}).get(MARK) == self.mark
-        ]
-        with suppress(psutil.Error):  # the process has ended
-            return [*marked, *psutil.Process(self.process.pid).children(recursive=True)]
-        return marked
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def __exit__(self, *error: object) -> None:
         self._end()
+
+
+def pause(elapsed: float) -> float:
+    """Seconds to sleep before one looks again for a file that was not there for `elapsed` seconds.
+
+    A wait becomes longer by a twentieth at most.
+    """
+    return min(0.05, max(0.0002, elapsed / 20))
+
+
+def write(path: Path, value: Any) -> None:
+    """Write a value to a file that appears as a whole."""
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(pickle.dumps(value))
+    partial.replace(path)
+
+
+def read(path: Path) -> Any:
+    """The value in a file, which is deleted."""
+    value = pickle.loads(path.read_bytes())
+    path.unlink()
+    return value
+
+
+def family(pid: int, mark: str) -> set[int]:
+    """The processes whose environment contains `mark`, and all descendants of a process.
+
+    Only Linux lists them in /proc. Elsewhere the children of the process's own session end with it.
+    """
+    parents = {}
+    members = {pid}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or belongs to another user
+            number = int(folder.name)
+            parents[number] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if mark.encode() in (folder / "environ").read_bytes():
+                members.add(number)
+    while children := {each for each, parent in parents.items() if parent in members} - members:
+        members |= children
+    return members
 
 
 def forward(stream: IO[bytes]) -> None:
@@ -131,8 +154,5 @@ def forward(stream: IO[bytes]) -> None:
         n_printed += len(content)
         print(shown.decode(errors="replace"), end="", file=sys.stderr, flush=True)
     if n_printed > MOST_PRINTED:
-        print(
-            f"\n... the target printed {n_printed - MOST_PRINTED:,} bytes more",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"\n... the target printed {n_printed - MOST_PRINTED:,} bytes more"
+        print(line, file=sys.stderr, flush=True)

@@ -1,20 +1,24 @@
 """Serves the calls of an audit of masks, next to the target: in its own process, or in a test's."""
 
+import os
 import pickle
 import random
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data._utils import worker  # get_worker_info() returns `worker._worker_info`
 
-from auditing.errors import TargetError, raised
+from auditing.errors import TargetEndedError, TargetError, exit_status, raised
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
+from auditing.process import read, write
 
 UNKNOWN = "the number of tokens is unknown: state --n-tokens (n_tokens=) and special ids: --mask, --padding, --special"
 PROBE = (32, 64)  # windows of the calls that find out what a target is
@@ -68,6 +72,8 @@ class Service:
                 ((masked,),) = self.mask_in_workers(
                     "probe", np.arange(PROBE[0]), 1, 1, options.seed
                 )
+            except TargetEndedError:
+                raise
             except TargetError as error:
                 problems.append(str(error))
                 continue
@@ -100,45 +106,49 @@ class Service:
     def mask_in_workers(
         self, name: str, rows: np.ndarray, n_workers: int, n_calls: int, seed: int
     ) -> list[list[Masked]]:
-        """Mask the same windows `n_calls` times in each worker of a DataLoader, which inherits this
-        process's state; `[worker][call]`.
+        """Mask the same windows `n_calls` times in each of some workers, `[worker][call]`.
 
-        Workers are seeded as a DataLoader does it, and call on the device that the target has made
-        the default.
+        As with a DataLoader, a worker inherits the state of this process, but has seeds of its own.
         """
-        device = torch.get_default_device()
 
-        def answer(index: int) -> tuple[int, Masked | TargetError]:
-            worker: Any = get_worker_info()
+        def work(number: int) -> list[Masked]:
+            self.seed(seed + number)
+            worker._worker_info = worker.WorkerInfo(
+                id=number, num_workers=n_workers, seed=seed + number, dataset=None
+            )
+            return [replace(self.mask(name, rows), generators=generators()) for _ in range(n_calls)]
+
+        size = [len(rows), self.texts[name].ids.shape[1]]
+        return [
+            in_child(partial(work, number), f"called with ids int64 {size}")
+            for number in range(n_workers)
+        ]
+
+
+def in_child(function: Callable[[], Any], call: str) -> Any:
+    """The result of a function in a forked process, whose state this process does not share.
+
+    Raises TargetError if it raises anything, and TargetEndedError if it ends the process. `call`
+    begins the message.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "answer"
+        child = os.fork()
+        if not child:
+            torch.set_num_threads(1)  # the threads of this process are not in the child
             try:
-                with device:
-                    return worker.id, replace(self.mask(name, rows), generators=generators())
+                write(path, function())
+            except TargetError as error:
+                write(path, error)
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-                return 0, error if isinstance(error, TargetError) else TargetError(
-                    f"the target raised {raised(error)}"
-                )
-
-        results: list[list[Masked]] = [[] for _ in range(n_workers)]
-        with warnings.catch_warnings(), torch.device("cpu"):
-            warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
-            numbers: Any = range(n_workers * n_calls)
-            own: dict[str, Any] = {
-                "num_workers": n_workers,
-                "multiprocessing_context": "fork",
-                "collate_fn": answer,
-            }
-            try:
-                answers = list(
-                    DataLoader(
-                        numbers, None, generator=torch.Generator("cpu").manual_seed(seed), **own
-                    )
-                )
-            except RuntimeError as error:  # a worker is gone
-                ids = [len(rows), self.texts[name].ids.shape[1]]
-                line = f"called with ids int64 {ids}: the target ended the process that called it"
-                raise TargetError(line) from error
-        for worker, result in answers:
-            if isinstance(result, TargetError):
-                raise result
-            results[worker].append(result)
-        return results
+                write(path, TargetError(f"the target raised {raised(error)}"))
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not path.exists():
+            how = exit_status(os.waitstatus_to_exitcode(status))
+            raise TargetEndedError(f"{call}: the target ended the process that called it ({how})")
+        answer = read(path)
+    if isinstance(answer, TargetError):
+        raise answer
+    return answer

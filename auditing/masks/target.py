@@ -3,7 +3,6 @@ right form."""
 
 import inspect
 import os
-import select
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,24 +33,6 @@ ARRAYS = (list, torch.Tensor, np.ndarray)
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
 EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
-RETURNED = (
-    os.pipe()
-)  # a child that returns from a call, because the target forked in it, writes to it
-
-
-def called(function: Any, argument: Any) -> Any:
-    """The result of a call. Raises TargetError if this call or an earlier one has also returned in
-    a child."""
-    process = os.getpid()
-    try:
-        return function(argument)
-    finally:
-        if os.getpid() != process:
-            os.write(RETURNED[1], b".")
-            os._exit(0)
-        if select.select([RETURNED[0]], [], [], 0)[0]:
-            os.read(RETURNED[0], 1)
-            raise TargetError("the target forked, and its child returned from the call as well")
 
 
 @dataclass(frozen=True)
@@ -75,12 +56,14 @@ class Target:
         held = [each["input_ids"] if isinstance(each, Mapping) else each for each in examples]
         before = [matrix(ids).copy() for ids in held]
         call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
+        process = os.getpid()
         try:
-            returned = called(self.function, argument)
-        except TargetError as error:
-            raise TargetError(f"{call}, {error}") from None
+            returned = self.function(argument)
         except Exception as error:
             raise TargetError(f"{call}, the target raised {raised(error)}") from error
+        finally:
+            if os.getpid() != process:  # a child that the target forked: it must not go on
+                os._exit(0)
         is_modified = not all(
             np.array_equal(matrix(ids), old) for ids, old in zip(held, before, strict=True)
         )

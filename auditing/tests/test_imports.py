@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1]
-ALLOWED = {"numpy", "torch", "psutil", "auditing"} | sys.stdlib_module_names
+ALLOWED = {"numpy", "torch", "auditing"} | sys.stdlib_module_names
 MODULES = [
     path for path in FOLDER.rglob("*.py") if "tests" not in path.parts and "build" not in path.parts
 ]

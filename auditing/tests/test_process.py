@@ -4,6 +4,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,17 @@ print("printed by the target")
 def double(x): return 2 * x
 def wrong(x): raise ValueError("bad\\nrate")
 def quits(x): os._exit(7)
+def ends(x): os._exit(0)
 def exits(x): sys.exit("no")
 def aborts(x): os.abort()
 def hangs(x): time.sleep(1000)
+def writes_garbage(x):
+    for descriptor in range(3, 41):
+        try:
+            os.write(descriptor, b"garbage" * 100)
+        except OSError:
+            pass
+    return x
 def starts_child(x):
     environment = {} if x > 1 else None
     if x == 3:  # the child of a child that has ended
@@ -119,6 +128,7 @@ def test_a_target_that_cannot_be_imported(folder, target, line):
         ("exits", "SystemExit: no"),
         ("interrupts", "KeyboardInterrupt (targets.py"),
         ("quits", "ended with exit code 7"),
+        ("ends", "ended with exit code 0"),
         ("aborts", "ended with signal SIGABRT"),
     ],
 )
@@ -127,6 +137,37 @@ def test_a_target_that_fails(folder, name, line):
         process.call("apply", np.zeros((2, 3), np.int64))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_garbage_in_all_descriptors_does_not_reach_the_answers(folder):
+    with host("targets:writes_garbage", seconds=10) as process:
+        assert [process.call("apply", n) for n in range(3)] == [0, 1, 2]
+
+
+def test_a_target_that_ends_its_process_beside_a_child_is_noticed_at_once(folder):
+    """The child has copies of all descriptors, so none of them is closed."""
+    (folder / "forks.py").write_text(
+        "import os, time\n"
+        "def end(x):\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+        "    time.sleep(1000)\n"
+    )
+    with (
+        host("forks:end", seconds=20) as process,
+        pytest.raises(TargetError, match="ended with exit code 0"),
+    ):
+        process.call("apply", 1)
+
+
+def test_nothing_is_left_in_the_temporary_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(tmp_path.iterdir())
+    with host("targets:double") as process:
+        process.call("apply", 1)
+    with pytest.raises(TargetError), host("targets:none"):
+        pass
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_target_that_hangs_is_ended(folder):

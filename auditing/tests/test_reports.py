@@ -15,17 +15,22 @@ from auditing.report import Report, as_json, page, terminal
 
 ROOT = Path(__file__).parents[2]
 TARGETS = """
-import torch
+import contextlib, os, torch
 def mask(x):
     if x.shape[1] == 64: print("printed by the target")
     selected = (torch.rand(x.shape) < 0.15) & (x < 65)
     return torch.where(selected, 66, x), torch.where(selected, x, -100)
+def garbage(x):
+    for descriptor in range(3, 41):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"garbage" * 100)
+    return mask(x)
 def everything(x):
     return torch.where(torch.rand(x.shape) < 0.15, 66, x), x.clone()
 def hangs(x):
     print("hanging", flush=True)
     import time; time.sleep(1000)
-for function in (mask, everything, hangs):
+for function in (mask, garbage, everything, hangs):
     function.n_tokens, function.mask_token, function.padding_token = 67, 66, 65
 """
 
@@ -65,6 +70,13 @@ def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch
     report = json.loads(capsys.readouterr().out)
     assert report["verdict"] == "broken"
     assert report["findings"][0]["bug"] == "labels-everywhere"
+
+
+@pytest.mark.usefixtures("few_windows")
+def test_a_target_that_writes_into_all_descriptors_is_audited(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    assert main(["masks", "data.py:garbage", "--seconds-per-call", "20"]) == 0
+    assert "Nearest recipe: [MASK] only" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

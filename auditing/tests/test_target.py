@@ -4,6 +4,7 @@ line."""
 import functools
 import inspect
 import os
+import signal
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -14,7 +15,7 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFas
 
 from auditing.errors import TargetError
 from auditing.masks.calls import Service
-from auditing.masks.target import COMMON, read
+from auditing.masks.target import COMMON, Target, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import Facts, MaskOptions, token_ids
 from auditing.tests.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
@@ -161,14 +162,6 @@ def test_arrays_and_lists(kind, target):
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
         (lambda x: exec("raise KeyboardInterrupt"), "the target raised KeyboardInterrupt"),
         (lambda x: x / "x", "the target raised TypeError: unsupported operand"),
-        (
-            lambda x: os.fork() and os.wait(),
-            "the target forked, and its child returned from the call as well",
-        ),
-        (
-            lambda x: os._exit(3),
-            "called with ids int64 [32, 64]: the target ended the process that called it",
-        ),
     ],
 )
 def test_what_is_no_masker_ends_in_one_line(target, line):
@@ -176,6 +169,53 @@ def test_what_is_no_masker_ends_in_one_line(target, line):
         Service(target).probe(MaskOptions(n_tokens=N_ORDINARY, kind="tensor"))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (lambda: os._exit(0), "exit code 0"),
+        (lambda: os._exit(3), "exit code 3"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "signal SIGKILL"),
+    ],
+)
+def test_a_target_that_ends_its_process_is_called_in_no_other_way(tmp_path, end, status):
+    calls = tmp_path / "calls"
+
+    def ending(x):
+        with calls.open("a") as file:
+            file.write("call\n")
+        end()
+
+    line = rf"called with ids int64 \[32, 64\]: the target ended .* \({status}\)"
+    with pytest.raises(TargetError, match=line):
+        Service(ending).probe(MaskOptions(n_tokens=N_ORDINARY))
+    assert calls.read_text() == "call\n"
+
+
+def test_the_child_of_a_target_that_forks_does_not_go_on():
+    returned = os.pipe()
+
+    def forking(x):
+        os.fork()
+        return bert(x)
+
+    _, answer = masked(forking, n_tokens=69, mask=MASK)
+    assert answer.inputs.shape == (8, 24)
+    os.write(returned[1], b".")
+    assert os.read(returned[0], 100) == b"."  # a child that went on would write another
+
+
+def test_workers_are_told_which_they_are():
+    def numbered(x):
+        worker = torch.utils.data.get_worker_info()
+        return torch.full_like(x, worker.num_workers), torch.full_like(x, worker.id)
+
+    host, _ = masked(bert)
+    host.target = Target(numbered, "tensor")
+    answers = host.mask_in_workers("text", np.arange(8), 2, 1, seed=5)
+    assert [[each.labels[0, 0], each.inputs[0, 0]] for (each,) in answers] == [[0, 2], [1, 2]]
+    assert torch.utils.data.get_worker_info() is None
 
 
 def test_the_reason_is_that_of_the_most_likely_way_to_call_it():
