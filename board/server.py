@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from board.labml_database import connect, fill
 from board.labml_messages import check_message
 from board.page import IS_OFFLINE, add_pages
-from board.predictors import Predictors
+from board.predictors import BusyError, Predictors
 from board.run_records import RunRecords, UnknownRunError
 from board.store import Store, StoreError
 from runs.errors import InputError
@@ -160,6 +160,8 @@ def application(
             )
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             return JSONResponse({"error": "the body is not JSON"}, 400)
+        except BusyError as error:
+            return JSONResponse({"error": str(error)}, 503)
         except UNREADABLE as error:
             return JSONResponse({"error": str(error)}, 400)
 

@@ -19,9 +19,10 @@ from trained.inside import attention_maps
 from trained.load import Trained
 
 LONGEST = 4_096  # characters of a text with blanks
+MOST_CANDIDATES = 64  # of each blank
 REQUEST = {
     "text": str,
-    "top": (int, MISSING),
+    "top": (lambda top: type(top) is int and 1 <= top <= MOST_CANDIDATES, MISSING),
     "exact": (bool, MISSING),
     "attention": (int, None, MISSING),
 }
@@ -63,7 +64,7 @@ def answer(
     for window, part in windows:
         wanted = offsets[(part.start <= offsets) & (offsets < part.stop)] - window.start
         if len(wanted):
-            best = find(trained, ids[window], wanted).topk(max(1, min(top, vocabulary.n_ordinary)))
+            best = find(trained, ids[window], wanted).topk(min(top, vocabulary.n_ordinary))
             for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
                 candidates.append(
                     [[name_of(i), round(p, 5)] for p, i in zip(values, tokens, strict=True)]

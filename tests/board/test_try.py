@@ -3,14 +3,21 @@
 import asyncio
 import os
 import shutil
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from board import predictors
 from data.play.grammar import grammar, play
+from runs.delivery import DeliveryError, RefusedError, ask
 from runs.errors import InputError
+from runs.run_folder import RunFolder
 from tests.board.conftest import Dashboard
+from tests.conftest import until
 
 COUNT_BLANKS = """() => {  // whenever the text is drawn
   const sheet = document.querySelector('.sheet');
@@ -36,6 +43,9 @@ def test_a_text_is_hidden_read_and_filled(
         shutil.copytree(trained.path, each.path, dirs_exist_ok=True)
         each.save_corpus("play", "0" * 64)
         shared_dashboard.receive(each)
+    address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
+    with pytest.raises(RefusedError, match="top is wrong"):
+        ask(address, "POST", {"text": "_" * 4_096, "top": 1_000_000_000}, 150, {})
     opened.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
@@ -89,58 +99,98 @@ def test_a_text_is_hidden_read_and_filled(
     assert opened.outside == []
 
 
+def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
+    shared_dashboard: Dashboard, make_run
+):
+    runs = [shared_dashboard.receive(make_run()).run for _ in range(3 * predictors.MOST)]
+    server = psutil.Process(shared_dashboard.process.pid)
+
+    def reason(run: RunFolder) -> str:
+        address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
+        with pytest.raises(DeliveryError) as error:
+            ask(address, "POST", {"text": "a_"}, 60, {})
+        return str(error.value)
+
+    with ThreadPoolExecutor(len(runs)) as threads:
+        answers = [threads.submit(reason, run) for run in runs]
+        until(lambda: sum(answer.done() for answer in answers) == len(runs) - predictors.MOST)
+        assert all("try again later" in answer.result() for answer in answers if answer.done())
+        until(lambda: len(server.children()) == predictors.MOST)  # once the idle ones have ended
+        for process in server.children():  # while it imports torch
+            process.kill()
+    reasons = [answer.result() for answer in answers]
+    assert reasons.count("the model does not answer") == predictors.MOST
+
+
+def predictor_of(folder: Path, monkeypatch, *lines: str) -> predictors.Predictor:
+    """The predictor of a run, whose process is another program."""
+    (folder / "predict.py").write_text("\n".join(["import json, os, sys", *lines]))
+    monkeypatch.setattr(predictors, "ROOT", folder)
+    return predictors.Predictor(str(folder))
+
+
+def in_loop(task: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a task. The loop of this thread is the browser's."""
+
+    async def result() -> Any:
+        try:
+            return await task
+        finally:
+            await asyncio.sleep(0.1)  # in which the processes that were ended end
+
+    with ThreadPoolExecutor() as threads:
+        return threads.submit(asyncio.run, result()).result(60)
+
+
 def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, monkeypatch):
     """Each process answers with its number, and one with older weights ends."""
-    answer = "print(json.dumps({'process': os.getpid()}), flush=True)"
-    (tmp_path / "predict.py").write_text(
-        f"import json, os, sys\nfor line in sys.stdin:\n    {answer}\n"
-    )
-    monkeypatch.setattr(predictors, "ROOT", tmp_path)
-    weights = tmp_path / "checkpoints" / "best.safetensors"
-    weights.parent.mkdir()
-    found = predictors.Predictors()
+    answer = "for line in sys.stdin: print(json.dumps({'process': os.getpid()}), flush=True)"
+    predictor = predictor_of(tmp_path, monkeypatch, answer)
+    predictor.weights.parent.mkdir()
 
-    async def ask() -> list[int]:
-        weights.write_bytes(b"first")
-        first, same = [(await found.ask(str(tmp_path), {}))["process"] for _ in range(2)]
-        (older,) = found._idle.values()
-        os.utime(weights, (0, 0))
-        newer = (await found.ask(str(tmp_path), {}))["process"]
-        left = list(found._idle.values())
-        found.close()
-        for process in {older, *left}:
-            await process.wait()  # the one with older weights was ended before
-        return [first, same, newer]
+    async def numbers() -> list[int]:
+        predictor.weights.write_bytes(b"first")
+        first = await predictor.ask({})
+        same = await predictor.ask({})
+        older = predictor.process
+        os.utime(predictor.weights, (0, 0))
+        newer = await predictor.ask({})
+        await older.wait()  # it was ended
+        predictor.end()
+        return [reply["process"] for reply in (first, same, newer)]
 
-    with ThreadPoolExecutor() as threads:  # this thread is the browser's
-        first, same, newer = threads.submit(asyncio.run, ask()).result(60)
+    first, same, newer = in_loop(numbers())
     assert first == same != newer
 
 
 @pytest.mark.parametrize(
     ("end", "seconds", "reason"),
     [
-        ("sys.stdin.read()", 2.0, "the model does not answer"),
+        ("sys.stdin.read()", 0.5, "the model does not answer"),
         ("sys.exit('no such run')", 60.0, "no such run"),
     ],
 )
 def test_the_reason_is_given_only_by_a_process_that_has_ended(
     tmp_path, monkeypatch, end, seconds, reason
 ):
-    (tmp_path / "predict.py").write_text(
-        f"import sys\nprint('a warning', file=sys.stderr, flush=True)\n{end}\n"
+    predictor = predictor_of(
+        tmp_path, monkeypatch, "print('a warning', file=sys.stderr, flush=True)", end
     )
-    monkeypatch.setattr(predictors, "ROOT", tmp_path)
     monkeypatch.setattr(predictors, "SECONDS_TO_ANSWER", seconds)
-    found = predictors.Predictors()
+    with pytest.raises(InputError, match=reason):
+        in_loop(predictor.ask({}))
+    assert predictor.process is None
 
-    async def ask() -> None:
-        process = found._idle["run", False, 0] = await found._start("run")
-        try:
-            await found.ask("run", {})
-        finally:
-            await process.wait()
 
-    # this thread is the browser's
-    with ThreadPoolExecutor() as threads, pytest.raises(InputError, match=reason):
-        threads.submit(asyncio.run, ask()).result()
+def test_the_process_that_was_idle_for_the_longest_time_makes_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictors, "MOST", 2)
+    predictor_of(tmp_path, monkeypatch, "for line in sys.stdin: print('{}', flush=True)")
+    several = predictors.Predictors()
+
+    async def left() -> list[str]:
+        for folder in ("a", "b", "a", "c"):
+            await several.ask(folder, {})
+        several.close()
+        return [folder for folder, _ in several._predictors]
+
+    assert in_loop(left()) == ["a", "c"]
