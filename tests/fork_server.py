@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
-import training.callbacks
 from configs.command_line.command import parse
 from runs.curves import save_curves
 from runs.files import ROOT
+from training.callbacks import reference_losses
 
 # Programs import some modules only when they use them.
 PRELOADED = (
@@ -207,7 +207,7 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
     sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
     if not request["draws"]:
-        training.callbacks.save_curves = lambda path, *_: path.touch()
+        reference_losses.save_curves = lambda path, *_: path.touch()
     sys.argv = request["arguments"]
 
 
