@@ -1,6 +1,5 @@
 """The devices of this machine."""
 
-import logging
 import warnings
 
 import torch
@@ -8,38 +7,31 @@ import torch
 from configs.keys import ConfigError
 from distributed.launch import n_on_machine, n_started
 
-# Warnings about what is intended: graphs are recorded after eager steps, and float32 is exact.
-INTENDED = (
-    "This instance was constructed with capturable=True",
-    "TensorFloat32 tensor cores for float32 matrix",
-    r"\s*Online softmax is disabled",  # in PyTorch 2.11, because a reduction is split
-)
-
 
 def available_device(name: str) -> str:
-    """The value of the key `device` for this machine, with CUDA prepared. Raises ConfigError
-    without such a device."""
+    """The value of the key `device` for this machine. Raises ConfigError if it has no such
+    device."""
     name = best_device() if name == "auto" else name
     kind, _, number = name.partition(":")
-    if kind == "cpu":  # or Inductor warns where a CUDA compiler is installed without a GPU
-        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
-    n_found = torch.cuda.device_count()
-    if kind == "cuda" and int(number or 0) >= n_found:
-        raise ConfigError(
-            f"device={name}: PyTorch found {n_found} CUDA devices, numbered from 0; use another device"
-        )
-    if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
-        raise ConfigError(
-            f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}"
-        )
     if kind == "cuda":
-        # the gradients of cuDNN's attention can differ from run to run
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        for message in INTENDED:
-            warnings.filterwarnings("ignore", message=message)
+        check_cuda(name, int(number or 0))
     return name
+
+
+def check_cuda(name: str, number: int) -> None:
+    """Raise ConfigError if there are too few CUDA devices for this one, or for torchrun's
+    processes."""
+    n_devices = torch.cuda.device_count()
+    if number >= n_devices:
+        raise ConfigError(
+            f"device={name}: PyTorch found {n_devices} CUDA devices, numbered from 0; use another device"
+        )
+    if n_started() > 1 and n_on_machine() > n_devices:
+        raise ConfigError(
+            f"torchrun: PyTorch found {n_devices} CUDA devices: use --nproc_per_node={n_devices}"
+        )
 
 
 def best_device() -> str:
@@ -56,12 +48,15 @@ def without_cuda() -> str | None:
         warnings.simplefilter("always")
         if torch.cuda.is_available():
             return None
-    reasons = [
-        str(each.message).removeprefix("CUDA initialization: ").splitlines()[0] for each in caught
-    ]
-    return "; ".join(["found no CUDA device", *(reason.partition(". ")[0] for reason in reasons)])
+    reasons = ["found no CUDA device"]
+    for warning in caught:
+        text = str(warning.message).removeprefix("CUDA initialization: ").splitlines()[0]
+        reasons.append(text.partition(". ")[0])
+    return "; ".join(reasons)
 
 
 def gpu_uuid(device: torch.device) -> str | None:
     """The UUID of a CUDA device as NVIDIA's management library expects it; None for other devices."""
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+    if device.type != "cuda":
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"

@@ -84,14 +84,13 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 def torch_device(c: Configs) -> "torch.device":
     import torch
 
-    # processors are slow with denormal numbers, of which sharp attention has many
-    torch.set_flush_denormal(True)
-    # Each process that torchrun has started has a CUDA device of its own.
-    return (
-        torch.device("cuda", local_rank())
-        if c.device == "cuda" and n_started() > 1
-        else torch.device(c.device)
-    )
+    from training.switches import set_for_device
+
+    device = torch.device(c.device)
+    if c.device == "cuda" and n_started() > 1:  # each process of torchrun has a device of its own
+        device = torch.device("cuda", local_rank())
+    set_for_device(device)
+    return device
 
 
 def is_sharded(c: Configs) -> bool:
@@ -183,12 +182,10 @@ def cuda_graphs(c: Configs) -> "CudaGraphs | None":
 
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
-    import torch
-
     from training.step import TrainingStep
+    from training.switches import set_threads
 
-    if c.training.threads:
-        torch.set_num_threads(c.training.threads)
+    set_threads(c.training.threads)
     return in_all_processes(TrainingStep)(
         c.data.windows,
         c.masking.strategy,

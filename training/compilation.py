@@ -13,6 +13,7 @@ from runs.errors import first_line
 from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
+from training.switches import set_for_compiler
 
 Report = Callable[[str], None]
 
@@ -45,18 +46,7 @@ class Compiled:
         """
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
-        # Sizes that are equal by chance, such as a window's length and d_model, differ in the next
-        # stage.
-        torch.fx.experimental._config.use_duck_shape = False
-        config = torch._dynamo.config
-        # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU
-        # has no cores left.
-        config.optimize_ddp = step.update.device.type != "cpu"
-        # one graph after what is left out, not several
-        config.nested_graph_breaks = _leave_out(step.update.model)
-        # as inputs of the code, constants such as 1e-5 would make PyTorch trace twice
-        config.specialize_float = True
-        config.recompile_limit = 64  # models per process; by default, a ninth runs in eager mode
+        set_for_compiler(step.update.device, _leave_out(step.update.model))
         reason = ""
         try:
             with around, without_side_effects(step):

@@ -12,6 +12,7 @@ from torch.utils import cpp_extension
 from configs import devices
 from configs.command_line.command import parse
 from tests.conftest import configs_for
+from training import switches
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 OLD_DRIVER = f"CUDA initialization: {TOO_OLD}. Please update your GPU driver by downloading"
@@ -38,12 +39,13 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert devices.available_device("auto") == "cuda"
+        switches.set_for_device(torch.device("cuda"))
         # importing the latter takes seconds
         modules = ("torch.optim.optimizer", "torch._inductor.compile_fx")
         sources = "".join(Path(find_spec(name).origin).read_text() for name in modules)
         # PyTorch 2.11 has it
         sources += '"\nOnline softmax is disabled on the fly since Inductor decides to"'
-        for message in devices.INTENDED:
+        for message in switches.INTENDED:
             (text,) = {
                 text for text in re.findall(r'"(\n?.*)"', sources) if re.match(message, text)
             }
@@ -56,7 +58,7 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
 def test_a_cuda_compiler_without_a_gpu_is_no_reason_to_warn(monkeypatch, caplog):
     monkeypatch.setenv("CUDA_HOME", "/usr")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    devices.available_device("cpu")
+    switches.set_for_device(torch.device("cpu"))
     assert cpp_extension._find_cuda_home() == "/usr"
     assert not caplog.records
 

@@ -1,0 +1,74 @@
+"""Switches of PyTorch that hold for the whole process. Only `training.callbacks.threads` and
+`trained.load` set another one later: the number of threads, where it is free."""
+
+import logging
+import warnings
+
+import torch
+
+# Warnings about what is intended: graphs are recorded after eager steps, and float32 is exact.
+INTENDED = (
+    "This instance was constructed with capturable=True",
+    "TensorFloat32 tensor cores for float32 matrix",
+    r"\s*Online softmax is disabled",  # in PyTorch 2.11, because a reduction is split
+)
+# PyTorch keeps no code in which autocast is switched, unless these functions are named with a
+# version of their own.
+AUTOCAST = {
+    "torch.amp.autocast_mode._enter_autocast": "1",
+    "torch.amp.autocast_mode._exit_autocast": "1",
+}
+
+
+def set_for_device(device: torch.device) -> None:
+    """Set what models on a device need. Float32 stays exact: TF32 is off by default."""
+    # Processors are slow with denormal numbers, of which sharp attention has many.
+    torch.set_flush_denormal(True)
+    # Sparse gradients of tables are right by construction. PyTorch 2.11 warns of no choice.
+    torch.sparse.check_sparse_tensor_invariants.disable()
+    if device.type == "cpu":
+        # Inductor warns where a CUDA compiler is installed without a GPU.
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    if device.type == "cuda":
+        # The gradients of cuDNN's attention can differ from run to run.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        for message in INTENDED:
+            warnings.filterwarnings("ignore", message=message)
+
+
+def set_threads(n_threads: int) -> None:
+    """Compute with this number of threads; 0: with PyTorch's own."""
+    if n_threads:
+        torch.set_num_threads(n_threads)
+
+
+def let_compiled_code_change_threads() -> None:
+    """Compiled code asks for the number of threads at each call, not when it is compiled."""
+    torch._inductor.config.cpp.dynamic_threads = True
+
+
+def set_for_compiler(device: torch.device, leaves_modules_out: bool) -> None:
+    """Set what compiling a training step needs."""
+    # Sizes that are equal by chance, such as a window's length and d_model, differ in the next
+    # stage.
+    torch.fx.experimental._config.use_duck_shape = False
+    dynamo = torch._dynamo.config
+    # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU
+    # has no cores left.
+    dynamo.optimize_ddp = device.type != "cpu"
+    # One graph after a module that is left out, not several.
+    dynamo.nested_graph_breaks = leaves_modules_out
+    # As inputs of the code, constants such as 1e-5 would make PyTorch trace twice.
+    dynamo.specialize_float = True
+    # Models per process. By default, a ninth runs in eager mode.
+    dynamo.recompile_limit = 64
+
+
+def set_for_kept_code() -> None:
+    """Set what keeping compiled code on the disk needs."""
+    from torch._inductor import config  # the import takes seconds
+
+    config.unsafe_marked_cacheable_functions = config.unsafe_marked_cacheable_functions | AUTOCAST
+    if config.cpp.vec_isa_ok is None:
+        # Saves test programs for AVX, ten seconds; those for newer instructions remain.
+        config.cpp.vec_isa_ok = True
