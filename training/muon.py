@@ -1,6 +1,6 @@
 """Muon: momentum with orthogonal updates, for matrices."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -38,24 +38,17 @@ class Muon(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.95,
     ):
-        # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a
-        # tensor.
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "capturable": False,
-        }
+        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        # PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
+        defaults["capturable"] = False
         super().__init__(matrices, defaults)
-        self._step_supports_amp_scaling, self.found_inf = (
-            True,
-            None,
-        )  # see `training.callbacks.health_checks`
+        # see `optimize_or_undo`
+        self._step_supports_amp_scaling = True
+        self.found_inf: torch.Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
-        assert closure is None, "Muon does not recompute the loss"
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[torch.Tensor]] = {}
             for matrix in group["params"]:
@@ -69,21 +62,24 @@ class Muon(Optimizer):
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
-        momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
+        averages = self.averages(matrices)
         gradients = [local(matrix.grad) for matrix in matrices]
-        # in a skipped step, gradients become the averages, which then do not change
         if self.found_inf is not None:
+            # A skipped step does not change the averages: each one is averaged with itself, because
+            # it takes the place of the gradient.
             is_skipped = self.found_inf > 0
-            for average, gradient in zip(momenta, gradients, strict=True):
+            for average, gradient in zip(averages, gradients, strict=True):
                 torch.where(is_skipped, average, gradient, out=gradient)
-        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+        torch._foreach_lerp_(averages, gradients, 1 - momentum)
+
+    def averages(self, matrices: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The moving averages of the gradients."""
+        return [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
 
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """The next directions `[n, rows, columns]` of matrices of one shape: Nesterov momentum."""
-        momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
-        return torch.stack(
-            torch._foreach_lerp([local(matrix.grad) for matrix in matrices], momenta, momentum)
-        )
+        gradients = [local(matrix.grad) for matrix in matrices]
+        return torch.stack(torch._foreach_lerp(gradients, self.averages(matrices), momentum))
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
         self.apply(matrices, orthogonal(self.directions(matrices, group["momentum"])), group)
@@ -92,11 +88,12 @@ class Muon(Optimizer):
         self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]
     ) -> None:
         """Add orthogonal `updates` `[n, rows, columns]` to matrices of one shape."""
-        rows, columns = matrices[0].shape
-        # 0: skipped
-        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)
+        lr = group["lr"]
+        if self.found_inf is not None:
+            lr = lr * (1.0 - self.found_inf)  # 0: skipped
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up
         # for that.
+        rows, columns = matrices[0].shape
         rate = lr * max(1.0, rows / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]
         torch._foreach_mul_(parts, 1 - lr * group["weight_decay"])

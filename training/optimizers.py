@@ -1,6 +1,7 @@
 """AdamW, RowAdagrad for tables, and what all optimizers need; `training.muon` has Muon."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,32 +20,33 @@ def adamw(
     weight_decay: float,
     left_out: Sequence[nn.Parameter] = (),
 ) -> list[Optimizer]:
-    """AdamW (Loshchilov and Hutter 2019) for all parameters that are not `left_out`, except that
-    tables, the weights of `nn.EmbeddingBag`s, have RowAdagrad.
-
-    On a CPU the gradients of tables become sparse. On other devices they stay dense: counting
-    distinct rows would synchronize.
-    """
-    bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
-    # PyTorch 2.11 warns of what is not chosen
-    torch.sparse.check_sparse_tensor_invariants.disable()
-    for bag in bags:
-        # not a sharded tensor
-        bag.sparse = bag.weight.device.type == "cpu" and type(bag.weight) is nn.Parameter
-    by_row = {id(bag.weight) for bag in bags}
-    tables = [p for p in model.parameters() if id(p) in by_row]
-    others = [p for p in model.parameters() if id(p) not in by_row | {id(p) for p in left_out}]
+    """AdamW (Loshchilov and Hutter 2019) for all parameters that are not `left_out`, and RowAdagrad
+    for tables, the weights of `nn.EmbeddingBag`s."""
+    tables = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
+    of_tables = {id(table.weight) for table in tables}
+    elsewhere = of_tables | {id(parameter) for parameter in left_out}
+    ours = [p for p in model.parameters() if id(p) not in elsewhere]
     # Weight decay pulls weights to zero, which is right for matrices and wrong for the scales of
     # norms and for biases.
     groups = [
-        {"params": [p for p in others if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in others if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in ours if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in ours if p.ndim < 2], "weight_decay": 0.0},
     ]
-    fused = others[0].device.type != "mps"
-    found: list[Optimizer] = [
-        torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
-    ]
-    return [*found, RowAdagrad(tables, lr=table_learning_rate)] if tables else found
+    fused = ours[0].device.type != "mps"
+    by_adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
+    if not tables:
+        return [by_adamw]
+    make_gradients_sparse(tables)
+    rows = [p for p in model.parameters() if id(p) in of_tables]
+    return [by_adamw, RowAdagrad(rows, lr=table_learning_rate)]
+
+
+def make_gradients_sparse(tables: Sequence[nn.EmbeddingBag]) -> None:
+    """Let the tables on a CPU compute sparse gradients. On other devices they stay dense, because
+    counting distinct rows would synchronize; those of sharded tables too."""
+    for table in tables:
+        is_sharded = type(table.weight) is not nn.Parameter
+        table.sparse = table.weight.device.type == "cpu" and not is_sharded
 
 
 def gradients_of(model: nn.Module) -> list[torch.Tensor]:
@@ -52,17 +54,22 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     their rows returned."""
     gradients = []
     for parameter in model.parameters():
-        if parameter.grad is not None:
-            if parameter.grad.is_sparse:
-                rows = parameter.grad._indices()[0]  # `SumOfRows` sorts them; autograd forgets that
-                is_sum = bool((rows[1:] > rows[:-1]).all())
-                parameter.grad = (
-                    parameter.grad._coalesced_(True) if is_sum else parameter.grad.coalesce()
-                )
-            gradients.append(
-                parameter.grad.values() if parameter.grad.is_sparse else local(parameter.grad)
-            )
+        if parameter.grad is None:
+            continue
+        if parameter.grad.is_sparse:
+            parameter.grad = coalesced(parameter.grad)
+            gradients.append(parameter.grad.values())
+        else:
+            gradients.append(local(parameter.grad))
     return gradients
+
+
+def coalesced(gradient: torch.Tensor) -> torch.Tensor:
+    """A sparse gradient with each row once, in order: as `SumOfRows` makes it, which autograd
+    forgets."""
+    rows = gradient._indices()[0]
+    is_coalesced = bool((rows[1:] > rows[:-1]).all())
+    return gradient._coalesced_(True) if is_coalesced else gradient.coalesce()
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
@@ -91,32 +98,35 @@ class RowAdagrad(Optimizer):
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
         super().__init__(tables, {"lr": lr, "capturable": False})
-        self._step_supports_amp_scaling, self.found_inf = (
-            True,
-            None,
-        )  # see `training.callbacks.health_checks`
+        # see `optimize_or_undo`
+        self._step_supports_amp_scaling = True
+        self.found_inf: torch.Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update the rows that have a gradient. Its values may be overwritten; a sparse gradient
         must be coalesced."""
-        assert closure is None, "RowAdagrad does not recompute the loss"
         for group in self.param_groups:
-            for table in (table for table in group["params"] if table.grad is not None):
-                if not self.state[table]:
-                    self.state[table]["square_sums"] = torch.zeros_like(table[:, 0]).contiguous()
-                sums, rows, change = (
-                    local(self.state[table]["square_sums"]),
-                    slice(None),
-                    local(table.grad),
-                )
-                if table.grad.is_sparse:
-                    rows, change = table.grad.indices()[0], table.grad.values()
-                if self.found_inf is not None:
-                    change.masked_fill_(self.found_inf > 0, 0.0)
-                sums[rows] += torch.linalg.vector_norm(change, dim=1).square() / table.shape[1]
-                rates = -group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1)
-                if table.grad.is_sparse:
-                    table.index_add_(0, rows, change.mul_(rates))
-                else:
-                    local(table).addcmul_(change, rates)
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._update(table, group["lr"])
+
+    def _update(self, table: nn.Parameter, lr: float) -> None:
+        state = self.state[table]
+        if not state:
+            state["square_sums"] = torch.zeros_like(table[:, 0]).contiguous()
+        square_sums = local(state["square_sums"])
+        gradient: Any = table.grad
+        rows: Any = slice(None)
+        changes = local(gradient)
+        if gradient.is_sparse:
+            rows = gradient.indices()[0]
+            changes = gradient.values()
+        if self.found_inf is not None:
+            changes.masked_fill_(self.found_inf > 0, 0.0)
+        square_sums[rows] += torch.linalg.vector_norm(changes, dim=1).square() / table.shape[1]
+        rates = -lr / (square_sums[rows].sqrt() + EPS).unsqueeze(1)
+        if gradient.is_sparse:
+            table.index_add_(0, rows, changes.mul_(rates))
+        else:
+            local(table).addcmul_(changes, rates)
