@@ -20,6 +20,7 @@ from runs.run_folder import RunFolder
 if TYPE_CHECKING:
     from distributed.processes import Processes
     from training.loop import Trainer
+    from training.tracking import Tracking
 
 
 def main(arguments: list[str]) -> int:
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 def lead(command: Command, began: float, processes: "Processes") -> int:
     """Train, write the run's files and print messages. Only the first process does this."""
-    from configs.callbacks import writing
+    from configs.callbacks import callbacks_of
     from distributed.meeting import restarted_run, torchrun_id
     from training import tracking
     from training.resume import begin, resume
@@ -66,10 +67,12 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     values = command.values | {"data.corpus": configs.data.loaded.name}
     command = processes.from_first(replace(command, values=values))  # sends it to the others
     trainer = build_trainer(configs, command, processes)
-    run = command.resumed or RunFolder.create(path)  # the run of --resume, or a new one
+    run = command.resumed or RunFolder(path)
+    tracker = tracking.Tracking(run)
+    trainer.callbacks = callbacks_of(configs, run, tracker)
+    if not command.resumed:
+        RunFolder.create(path)
     with run.locked():
-        # files are written before training is steered
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]
         if command.resumed:
             resume(run, trainer, command.values, configs.data.loaded)
         else:
@@ -81,12 +84,11 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
                 command.overridden,
                 torchrun_id(),
             )
-        return train(run, trainer, began)
+        return train(run, trainer, tracker, began)
 
 
 def build_trainer(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
     """Build the trainer with the weights of a new run. Those of a resumed run are loaded later."""
-    from configs.callbacks import steering
     from trained.initial_weights import copy_weights
 
     processes.connect(command.values["device"], configs.data)
@@ -95,23 +97,22 @@ def build_trainer(configs: Configs, command: Command, processes: "Processes") ->
         copy_weights(
             trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs)
         )
-    trainer.callbacks = steering(configs)
     return trainer
 
 
-def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
+def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float) -> int:
     """Train until the budget is spent or a signal arrives; returns the exit code."""
     from configs.devices import gpu_uuid
     from distributed.interruption import Interruption
     from distributed.launch import python_command
     from distributed.processes import naming_lost_processes
     from runs import hardware
-    from training.tracking import Tracking
 
     def is_finished() -> bool:  # the last evaluation is at the end of the budget
         return trainer.n_evaluations == trainer.schedule.evaluations
 
-    tracker, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
+    interruption = Interruption(trainer)
+    earlier = trainer.wall_seconds  # of a resumed run
     print(f"run {run.path}", flush=True)
     try:
         with (
@@ -120,7 +121,6 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_lost_processes(),
         ):
-            trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
             trainer.train()
     except (BrokenPipeError, OutputError):  # of the printed lines: a closed pipe, a full disk
         raise

@@ -28,7 +28,7 @@ from benchmarks.command import key_words, recipe
 from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer_keys
 from benchmarks.trials import RUNS, last_losses, run_in, train
 from benchmarks.turns import in_words, take_turns
-from configs.callbacks import steering, writing
+from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
@@ -246,9 +246,12 @@ def agreement(step: Step) -> None:
     step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
 
 
-class StopAt(int, Callback):
+class StopAt(Callback):
+    def __init__(self, step: int):
+        self.step = step
+
     def stepped(self, trainer: Any, stage: Any) -> None:
-        trainer.must_stop = trainer.step == self
+        trainer.must_stop = trainer.step == self.step
 
 
 def resumed(step: Step) -> None:
@@ -264,7 +267,7 @@ def resumed(step: Step) -> None:
         for run, stop in ((runs[0], n), (runs[1], n // 2), (runs[1], n)):
             configs = configs_of(values)
             trainer = configs.trainer
-            trainer.callbacks = [*writing(configs, run), *steering(configs), StopAt(stop)]
+            trainer.callbacks = [*callbacks_of(configs, run), StopAt(stop)]
             if run.path.exists():
                 resume(run, trainer, values, configs.data.loaded)
             else:

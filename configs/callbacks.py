@@ -1,4 +1,4 @@
-"""The callbacks of a run, which write, steer or check it."""
+"""The callbacks of a run, in the order in which the training loop calls them."""
 
 import math
 
@@ -12,76 +12,103 @@ from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
 from data.windows import WindowBatch
 from data.windows.pairs import held_out_pairs
+from data.windows.prefetch import Prefetched
 from distributed.exchange_time import ExchangeTime
 from distributed.launch import n_started
+from distributed.parallel import RowWriter
 from distributed.substitutes import in_all_processes
 from runs.run_folder import RunFolder
 from training.callbacks.any_order_bound import AnyOrderBound
 from training.callbacks.callback import Callback
 from training.callbacks.compiler import Compiler
+from training.callbacks.data_waiting import DataWaiting
 from training.callbacks.health_checks import HealthChecks
 from training.callbacks.knobs import KnobPanel
+from training.callbacks.pair_accuracy import PairAccuracy
 from training.callbacks.per_character import PerCharacter
+from training.callbacks.recorder import Recorder
 from training.callbacks.reference_losses import ReferenceLosses
 from training.callbacks.samples import Samples
-from training.callbacks.speed import DataWaiting, ShareOfPeak
+from training.callbacks.speed import ShareOfPeak
 from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
-from training.pair_objective import PairMeasure
-from training.resume import Recorder
+from training.switches import let_compiled_code_change_threads
+from training.tracking import Tracking
 
 
-def writing(c: Configs, run: RunFolder) -> list[Callback]:
-    """The callbacks that write a run. Only the first process has them, before those of all
-    processes."""
-    facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
-    why_not = without_counting(c.data.vocabulary, c.data.loaded)
-    references = References(c.data.loaded, simple_losses(c), why_not=why_not)
-    in_background = c.torch_device.type != "cpu" and not is_sharded(c)
-    recorder = in_all_processes(Recorder)(run, facts, in_background=in_background)
-    exchanges = [ExchangeTime()] if n_started() > 1 else []
-    return [*exchanges, ReferenceLosses(run, references, c.plan.curve), recorder]
+def callbacks_of(
+    c: Configs, run: RunFolder | None = None, tracker: Tracking | None = None
+) -> list[Callback]:
+    """All callbacks of one process. Only the first process has a `run` to write and a `tracker` to
+    show it. Raises ConfigError for a wrong prompt."""
+    losses = simple_losses(c)
+    callbacks: list[Callback] = []
 
+    # those that show and write the run
+    if tracker:
+        callbacks.append(tracker)
+    if run:
+        if n_started() > 1:
+            callbacks.append(ExchangeTime())
+        callbacks.append(reference_losses(c, run, losses))
+        callbacks.append(recorder(c, run))
+    elif n_started() > 1:
+        callbacks.append(in_all_processes(RowWriter)())
 
-def steering(c: Configs) -> list[Callback]:
-    """The callbacks that change or check the training, in all processes. Raises ConfigError for a
-    wrong prompt."""
-    found: list[Callback] = [
-        in_all_processes(KnobPanel)(),
-        HealthChecks(simple_losses(c)["unigram"]),
-        WeightNorm(),
-    ]
-    found.append(ShareOfPeak(n_started()))
-    if c.data.stored_tokens:
-        found.append(DataWaiting())
+    # those that steer and check the training, in all processes
+    callbacks.append(in_all_processes(KnobPanel)())
+    callbacks.append(HealthChecks(losses["unigram"]))
+    callbacks.append(WeightNorm())
+    callbacks.append(ShareOfPeak(n_started()))
+    if isinstance(c.data.windows, Prefetched):
+        callbacks.append(DataWaiting(c.data.windows))
     if c.data.vocabulary.lengths is not None:
-        found.append(PerCharacter(c.data.vocabulary.lengths))
+        callbacks.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
-        found.append(Compiler(c.compiled, around=kept_code))
+        callbacks.append(Compiler(c.compiled, around=kept_code))
     if may_choose_threads(c):
         if c.compiled:
-            # compiled code asks for the number at each call
-            torch._inductor.config.cpp.dynamic_threads = True
-        found.append(ThreadChoice())
+            let_compiled_code_change_threads()
+        callbacks.append(ThreadChoice())
     if c.cuda_graphs:
-        found.append(c.cuda_graphs)
+        callbacks.append(c.cuda_graphs)
     if c.sample.every_evaluations:
-        found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
+        callbacks.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     if len(c.training.all_stages) > len(c.training.stages):  # some row has several masking rates
-        found.append(AnyOrderBound())
+        callbacks.append(AnyOrderBound())
     if c.objective.pairs:
-        found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
-    return found
+        callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
+    return callbacks
+
+
+def simple_losses(c: Configs) -> dict[str, float]:
+    """The losses of guessing, in nats: all tokens alike, and each by its frequency."""
+    n_ordinary = c.data.vocabulary.n_ordinary
+    training_counts, validation_counts = c.data.counts
+    unigram = unigram_loss(training_counts[:n_ordinary], validation_counts[:n_ordinary])
+    return {"uniform": math.log(n_ordinary), "unigram": unigram}
+
+
+def reference_losses(c: Configs, run: RunFolder, losses: dict[str, float]) -> ReferenceLosses:
+    why_not = without_counting(c.data.vocabulary, c.data.loaded)
+    references = References(c.data.loaded, losses, why_not=why_not)
+    return ReferenceLosses(run, references, c.plan.curve)
+
+
+def recorder(c: Configs, run: RunFolder) -> Recorder:
+    facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
+    in_background = c.torch_device.type != "cpu" and not is_sharded(c)
+    return in_all_processes(Recorder)(run, facts, in_background=in_background)
 
 
 def may_choose_threads(c: Configs) -> bool:
     """Whether no key fixes the number and only seconds limit the run, so that it does not repeat
     bit for bit anyway."""
-    is_limited = c.training.max_steps is not None or c.training.max_chars is not None
-    is_free = not is_limited and not c.training.threads
     return (
-        is_free
+        c.training.max_steps is None
+        and c.training.max_chars is None
+        and not c.training.threads
         and c.torch_device.type == "cpu"
         and n_started() == 1
         and torch.get_num_threads() > 1
@@ -99,10 +126,3 @@ def validation_pairs(c: Configs) -> WindowBatch:
     return held_out_pairs(
         c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device
     )
-
-
-def simple_losses(c: Configs) -> dict[str, float]:
-    """The losses of guessing, in nats: all tokens alike, and each by its frequency."""
-    n_ordinary = c.data.vocabulary.n_ordinary
-    unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
-    return {"uniform": math.log(n_ordinary), "unigram": unigram}

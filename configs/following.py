@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import manual_seed
 
+from configs.callbacks import callbacks_of
 from configs.command_line.command import Command
 from configs.experiment import Configs, configs_of
 from configs.seeds import derived_seed
@@ -20,7 +21,9 @@ def follow(
     """Train with the first process, silently; returns the exit code."""
     tracking.be_quiet()
     command = processes.from_first(command)
-    trainer = build(configs_of(command.values), command, processes)
+    configs = configs_of(command.values)
+    trainer = build(configs, command, processes)
+    trainer.callbacks = callbacks_of(configs)
     # dropout differs between processes
     manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))
     if command.resumed:

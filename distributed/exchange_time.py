@@ -6,7 +6,10 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row
+from training.evaluation import Evaluation
+from training.loop import Trainer
+from training.schedule import Stage
 
 MEASURED_STEP = 4  # after an evaluation; earlier ones may allocate memory
 NAMES = ("gloo:", "nccl")  # of the profiler's events
@@ -21,39 +24,48 @@ class ExchangeTime(Callback):
         self.n_steps = 0  # since the last row
         self.profiler: Any = None
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: Trainer) -> None:
         # else the profiler prints a line when it starts
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         with profile():  # the first one takes a second, for which the clock must not run
             pass
 
-    def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
+    def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
         self.n_steps += 1
         if self.n_steps == MEASURED_STEP:
-            activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-            self.profiler = profile(
-                activities=activities[: 2 if trainer.clock.device.type == "cuda" else 1]
-            )
+            activities = [ProfilerActivity.CPU]
+            if trainer.clock.device.type == "cuda":
+                activities.append(ProfilerActivity.CUDA)
+            self.profiler = profile(activities=activities)
             self.profiler.start()
         return stage, factor
 
-    def stepped(self, trainer: Any, stage: Any) -> None:
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
         if self.n_steps == MEASURED_STEP:
             self.profiler.stop()
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         if self.profiler:
-            spans = [
-                (each.name, each.time_range.start, each.time_range.end)
-                for each in self.profiler.events()
-            ]
-            exchanges = [span for name, *span in spans if any(part in name for part in NAMES)]
-            begins, ends = zip(*(span for _, *span in spans), strict=True)
-            row["exchanging"] = covered(exchanges) / (max(ends) - min(begins))
-        self.n_steps, self.profiler = 0, None
+            row["exchanging"] = exchanging(self.profiler.events())
+        self.n_steps = 0
+        self.profiler = None
 
 
-def covered(spans: Iterable[list[float]]) -> float:
+def exchanging(events: Iterable[Any]) -> float:
+    """The share of the time of a profiler's events in which tensors are exchanged."""
+    spans = []
+    exchanges = []
+    for event in events:
+        span = (event.time_range.start, event.time_range.end)
+        spans.append(span)
+        if any(name in event.name for name in NAMES):
+            exchanges.append(span)
+    began = min(begin for begin, _ in spans)
+    ended = max(end for _, end in spans)
+    return covered(exchanges) / (ended - began)
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
     """The time that is in at least one of the spans, each a begin and an end."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):

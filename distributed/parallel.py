@@ -27,7 +27,9 @@ from distributed.processes import VERSIONS, Processes, naming_lost_processes
 from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
+from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.knobs import KnobPanel
+from training.callbacks.recorder import Recorder
 from training.checkpoint import Content, has_shards, is_sharded
 from training.clock import TrainingClock
 from training.compilation import Compiled
@@ -35,7 +37,6 @@ from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
 from training.muon import Muon, local, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
-from training.resume import Recorder
 from training.schedule import Stage
 from training.step import TrainingStep, Update
 
@@ -214,20 +215,6 @@ class ParallelTrainer(InAllProcesses, Trainer):
         if not self.is_best_written:
             self.best_loss = before  # of the best weights that are written
 
-    def call(self, hook: str, *arguments: Any) -> None:
-        """The other processes write their rows of sharded weights first: later callbacks may
-        exchange tensors.
-
-        The first process must have a `ParallelRecorder`, which lets them go on.
-        """
-        # the place of the weights among the arguments
-        weights = {"save": 0, "evaluated": 1}.get(hook)
-        saved: Mapping[str, Any] = (arguments[weights] if weights is not None else None) or {}
-        if has_shards(saved.values()) and not self.processes.is_first:
-            tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
-            self.is_best_written = help_to_write(tensors, self.processes)
-        super().call(hook, *arguments)
-
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         load_whole(self.model, weights)
 
@@ -273,39 +260,36 @@ class ParallelCompiled(InAllProcesses, Compiled):
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
 
-    def request(self, trainer: Any) -> Mapping[str, Any] | None:
+    def request(self, trainer: Trainer) -> Mapping[str, Any] | None:
         if trainer.step % STEPS_BETWEEN_REQUESTS:
             return self.requested
         return self.processes.from_first(super().request(trainer))
 
 
 class ParallelRecorder(InAllProcesses, Recorder):
-    """Writes sharded weights together with the other processes, which wait in `help_to_write` until
-    it is done.
+    """Writes sharded weights together with the other processes, which have a `RowWriter`.
 
-    Training waits too. Weights that cannot be written are not kept for another attempt.
+    Training waits until it is done. Weights that cannot be written are not kept for another
+    attempt.
     """
 
-    def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
+    def writer(self, weights: Weights, state: dict[str, Any]) -> Callable[[Path], None]:
         if not has_shards(weights.values()):
             return super().writer(weights, state)
         return partial(save_together, Content.of(weights, state), self.processes)
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
-        if not has_shards((best or {}).values()):
+    def evaluated(self, trainer: Any, row: Row, best: Weights | None) -> None:
+        if best is None or not has_shards(best.values()):
             super().evaluated(trainer, row, best)
             return
         try:
             super().evaluated(trainer, row, best)
         finally:
-            trainer.is_best_written, self.best = self.best is None, None
+            trainer.is_best_written = self.best is None
+            self.best = None
             self.processes.from_first(trainer.is_best_written)
 
-    def save(
-        self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool
-    ) -> None:
+    def save(self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool) -> None:
         try:
             super().save(trainer, weights, state, is_last)
             if is_last and not trainer.is_best_written:
@@ -315,6 +299,21 @@ class ParallelRecorder(InAllProcesses, Recorder):
                 self.processes.from_first(True)
 
 
+class RowWriter(InAllProcesses, Callback):
+    """Writes the rows of sharded weights that a process other than the first one has, into the
+    files of the `ParallelRecorder`. It is the first callback, because later ones may exchange
+    tensors."""
+
+    def evaluated(self, trainer: Any, row: Row, best: Weights | None) -> None:
+        if best is not None and has_shards(best.values()):
+            trainer.is_best_written = help_to_write(best, self.processes)
+
+    def save(self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool) -> None:
+        if has_shards(weights.values()):
+            tensors = Content.of(weights, state).tensors
+            trainer.is_best_written = help_to_write(tensors, self.processes)
+
+
 PARALLEL: dict[type, Callable[..., Any]] = {
     Update: ParallelUpdate,
     TrainingStep: ParallelStep,
@@ -322,6 +321,7 @@ PARALLEL: dict[type, Callable[..., Any]] = {
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,
     Recorder: ParallelRecorder,
+    RowWriter: RowWriter,
     Evaluator: parallel_evaluator,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,

@@ -16,7 +16,7 @@ from configs.memory import is_out_of_memory
 from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
 from runs.errors import InputError
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row
 from training.callbacks.weight_norm import dense_weights
 from training.cuda_graph import EAGER_STEPS
 from training.schedule import Stage
@@ -227,13 +227,16 @@ def train(
     values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int
 ) -> tuple[Run, list[Any]]:
     trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, **EAGER}).trainer
-    trainer.callbacks = [rows := Rows()]
+    collector = RowCollector()
+    trainer.callbacks = [collector]
     trainer.train()
+    rows = collector.rows
     return Run(n_weights(trainer.model), trainer.chars, rows[-1]["loss.valid"]), rows
 
 
-class Rows(list[Any], Callback):
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
-        self.append(row)
+class RowCollector(Callback):
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def evaluated(self, trainer: Any, row: Row, best: Any) -> None:
+        self.rows.append(row)

@@ -21,7 +21,7 @@ import yaml
 from hypothesis import settings
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from configs.callbacks import steering, writing
+from configs.callbacks import callbacks_of
 from configs.command_line.command import resolve
 from configs.compiled_code import CACHE_VARIABLE
 from configs.experiment import Configs, configs_of
@@ -399,7 +399,7 @@ def watched(configs: Configs, run: RunFolder) -> Trainer:
     """The trainer with the callbacks that `experiment.py` gives it, without those that show the
     run."""
     trainer = configs.trainer
-    trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
+    trainer.callbacks = callbacks_of(configs, run)
     return trainer
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from labml.configs import option
 
-from configs.callbacks import steering
+from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.command_line.program import run_main
 from configs.experiment import configs_of
@@ -244,7 +244,7 @@ def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(
         corpus_file, sample__every_evaluations=1, training__chars_per_step=65_536, **keys
     )
     with pytest.raises((ConfigError, CorpusError), match=message):
-        _ = configs.trainer, steering(configs)
+        _ = configs.trainer, callbacks_of(configs)
 
 
 def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_file, tmp_path):

@@ -107,7 +107,7 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()
 
     def save(self, is_last: bool = False) -> None:
-        """Have a callback write a checkpoint (`training.resume.Recorder`). All processes must call
+        """Have a callback write a checkpoint (`training.callbacks.recorder`). All processes must call
         it together."""
         self.wall_seconds = time.monotonic() - self.began
         self.call("save", self.weights(), self.state_dict(), is_last)

@@ -1,9 +1,7 @@
 """A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See
 `data.windows.pairs`."""
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +9,6 @@ from torch.nn import functional as F
 
 from data.masking import MaskedBatch
 from data.windows import WindowBatch
-from training.callbacks.callback import Callback
 from training.evaluation import CHARS_AT_ONCE, evaluating
 from training.objective import MaskedObjective, Outcome, Sums, outcome_of
 
@@ -64,22 +61,3 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
             outcomes.append(pair_outcomes(pair_logits, labels))
     losses, correct = (torch.cat(parts) for parts in zip(*outcomes, strict=True))
     return losses.mean().item(), correct.float().mean().item()
-
-
-class PairMeasure(Callback):
-    """Adds the loss and the accuracy on pairs to each row of metrics.jsonl. Guessing has an
-    accuracy of one half."""
-
-    def __init__(self, name: str, validation: WindowBatch):
-        """`name` is the objective on pairs, nsp or sop."""
-        self.objective, self.validation = name, validation
-
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
-        name, (loss, accuracy) = self.objective, evaluate_pairs(trainer.model, self.validation)
-        n_pairs = float(trainer.sums["n_pairs"]) or math.nan  # nan: every step was skipped
-        row |= {
-            f"loss.{name}.train": float(trainer.sums["pair_loss_sum"]) / n_pairs,
-            f"accuracy.{name}.train": float(trainer.sums["n_pairs_correct"]) / n_pairs,
-            f"loss.{name}.valid": loss,
-            f"accuracy.{name}.valid": accuracy,
-        }

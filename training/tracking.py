@@ -5,13 +5,14 @@ A terminal shows labml's progress line. A pipe or file gets one plain line per e
 carriage returns and colors.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labml import experiment, lab, logger, monit
 from labml.internal import experiment as internal
@@ -28,8 +29,12 @@ from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.terminal import printable
 from runs.uploader import Uploader
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.samples import Guess
+from training.schedule import Stage
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 SECONDS_TO_DELIVER = 10.0
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -124,7 +129,7 @@ class Tracking(Callback):
         except BaseException as error:
             self._log(f"stopped: {error}")
             with suppress(OSError):
-                self.run.save_status("crashed", f"{error}" or type(error).__name__)
+                self.run.save_status("crashed", str(error) or type(error).__name__)
             raise
         finally:
             undelivered = self.uploader and self.uploader.end(SECONDS_TO_DELIVER)
@@ -138,63 +143,67 @@ class Tracking(Callback):
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.uploader.delivery.knobs if self.uploader else None
 
-    def reported(self, trainer: Any, line: str) -> None:
+    def reported(self, trainer: "Trainer", line: str) -> None:
         logger.log(line)
         self._log(line)
 
-    def stepped(self, trainer: Any, stage: Any) -> None:
+    def stepped(self, trainer: "Trainer", stage: Stage) -> None:
         if self.uploader and self.has_new_row:
             self.has_new_row = False
             self.uploader.wake.set()
-        if not self.is_terminal:
-            return
-        now, progress = time.monotonic(), trainer.progress()
+        if self.is_terminal:
+            self._show_progress(trainer.progress())
+
+    def _show_progress(self, progress: float) -> None:
+        now = time.monotonic()
         if self.began is None:
-            self.began = now, progress
-        elif progress > self.began[1]:
-            left = (now - self.began[0]) / (progress - self.began[1]) * (1 - progress)
-            self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
+            self.began = (now, progress)
+        began, progress_then = self.began
+        if progress > progress_then:
+            left = int((now - began) / (progress - progress_then) * (1 - progress))
+            self.section.message = f"about {left // 60}:{left % 60:02d} left"
         monit.progress(progress)
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
-        line: list[Any] = [
-            f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
-            "loss.valid ",
-            (f"{row['loss.valid']:.4f}", Text.value),
-            f" ± {row['loss.valid_stderr']:.3f}  "
-            if row["loss.valid_stderr"] == row["loss.valid_stderr"]
-            else "  ",
-            *(f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row),
-            f"accuracy.valid {row['accuracy.valid']:.1%}  ",
-            *(
-                f"{name} {row[name]:.1%}  "
-                for name in ("accuracy.nsp.valid", "accuracy.sop.valid")
-                if name in row
-            ),
-            (
-                f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
-                f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",
-                Text.subtle,
-            ),
-        ]
-        logger.log(line)
-        self._log("".join(part if isinstance(part, str) else part[0] for part in line))
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+        parts = shown_row(row)
+        logger.log(parts)
+        self._log("".join(text for text, _ in parts))
         self.has_new_row = True  # another callback writes it after this one
 
-    def sampled(self, trainer: Any, samples: Sequence[Sequence[Guess]]) -> None:
+    def sampled(self, trainer: "Trainer", samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct
         e, `[x!e]` for x."""
         for guesses in samples:
-            logger.log([part for guess in guesses for part in self._shown(guess)])
+            logger.log([self._shown(guess) for guess in guesses])
             self._log("".join(_marked(guess, in_color=True) for guess in guesses))
 
-    def _shown(self, guess: Guess) -> list[Any]:
+    def _shown(self, guess: Guess) -> tuple[str, Any]:
         if not self.is_terminal or guess.guess is None:
-            return [_marked(guess)]
+            return _marked(guess), None
         visible = _visible(guess.guess).replace(" ", "␣")  # a space shows no color
-        return [(visible, Text.success if guess.is_correct else Text.danger)]
+        return visible, Text.success if guess.is_correct else Text.danger
+
+
+def shown_row(row: Row) -> list[tuple[str, Any]]:
+    """The most important values of a row, as the parts of one line with their styles."""
+    error = f" ± {row['loss.valid_stderr']:.3f}"
+    if math.isnan(row["loss.valid_stderr"]):  # of a single window
+        error = ""
+    scores = [f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row]
+    scores.append(f"accuracy.valid {row['accuracy.valid']:.1%}  ")
+    for name in ("accuracy.nsp.valid", "accuracy.sop.valid"):
+        if name in row:
+            scores.append(f"{name} {row[name]:.1%}  ")
+    training = (
+        f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
+        f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s"
+    )
+    return [
+        (f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  loss.valid ", None),
+        (f"{row['loss.valid']:.4f}", Text.value),
+        (f"{error}  {''.join(scores)}", None),
+        (training, Text.subtle),
+    ]
 
 
 def _marked(guess: Guess, in_color: bool = False) -> str:
@@ -203,7 +212,9 @@ def _marked(guess: Guess, in_color: bool = False) -> str:
     if guess.guess is None:
         return truth
     marked = f"[{truth}]" if guess.is_correct else f"[{_visible(guess.guess)}!{truth}]"
-    return (GREEN if guess.is_correct else RED) + marked + PLAIN if in_color else marked
+    if not in_color:
+        return marked
+    return f"{GREEN if guess.is_correct else RED}{marked}{PLAIN}"
 
 
 def _visible(text: str) -> str:

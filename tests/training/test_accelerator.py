@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from configs.callbacks import steering
+from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, presets, read_config, resolve
 from configs.experiment import configs_of
 from data.masking.strategies import STRATEGIES
@@ -67,7 +67,7 @@ def built(text, monkeypatch):
         configs = configs_of(resolve(values, SHORT | {"data.corpus": text} | keys))
         configs.torch_device = device
         with computing():
-            configs.trainer.callbacks = steering(configs)
+            configs.trainer.callbacks = callbacks_of(configs)
         return configs
 
     return build

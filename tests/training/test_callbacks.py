@@ -4,7 +4,7 @@ import threading
 import pytest
 import torch
 
-from configs.callbacks import steering
+from configs.callbacks import callbacks_of
 from data.vocabulary import Vocabulary
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
@@ -13,10 +13,10 @@ from tests.model.conftest import small_model
 from tests.runs.conftest import metrics_row
 from training.callbacks import threads
 from training.callbacks.knobs import KnobPanel
+from training.callbacks.recorder import Recorder
 from training.callbacks.samples import sample
 from training.callbacks.threads import ThreadChoice, seconds_per_gradient
 from training.checkpoint import Content, load_checkpoint, load_last
-from training.resume import Recorder
 from training.schedule import Stage
 
 PROMPTS = ["the cat sat on the mat", "a dog"]
@@ -175,7 +175,9 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
     assert torch.equal(load_checkpoint(recorder.best_path).weights["weight"], torch.zeros(2))
     assert torch.equal(load_last(recorder.run.checkpoints).weights["weight"], torch.ones(2))
     assert trainer.recording.lines == []
-    monkeypatch.setattr("training.resume.save_last", lambda *args: recorder.run.path.mkdir())
+    monkeypatch.setattr(
+        "training.callbacks.recorder.save_last", lambda *args: recorder.run.path.mkdir()
+    )
     recorder.save(trainer, {"weight": weight}, {"callbacks": {}}, is_last=False)
     with pytest.raises(OSError, match="File exists"):
         recorder.save(trainer, {"weight": weight}, {"callbacks": {}}, is_last=True)
@@ -211,7 +213,7 @@ def test_only_runs_limited_by_seconds_choose_their_threads(corpus_file, two_thre
     def chooses(**keys) -> bool:
         configs = configs_for(corpus_file, **keys)
         assert configs.step  # building it sets the number of threads
-        return any(isinstance(callback, ThreadChoice) for callback in steering(configs))
+        return any(isinstance(callback, ThreadChoice) for callback in callbacks_of(configs))
 
     assert chooses(training__max_seconds=9.0)
     assert not chooses(training__max_seconds=9.0, training__max_steps=9)

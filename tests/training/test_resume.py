@@ -8,7 +8,7 @@ import pytest
 
 from data.play.grammar import play
 from tests.conftest import Recording, check_resumes, written
-from training.resume import Recorder
+from training.callbacks.recorder import Recorder
 
 STEPS = 12
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]

@@ -1,27 +1,31 @@
 """Adds the any-order bound to each row: how well the model writes."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from data.bound_masks import bound_masks
-from training.callbacks.callback import Callback
-from training.evaluation import Evaluation, Outcomes, masked_outcomes, per_window
+from training.callbacks.callback import Callback, Row
+from training.evaluation import Evaluation, Measure, masked_outcomes, per_window
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 
 class AnyOrderBound(Callback):
-    """Adds to each row how well the model writes; `loss.bound` then decides which weights are the
-    best."""
+    """Adds `loss.bound` to each row, which then decides which weights are the best."""
 
     name = "bound"  # tells a checkpoint whose best loss is a bound
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
         evaluator = trainer.evaluator
-        windows, masks = evaluator.validation.windows, bound_masks(evaluator.validation, rounds=1)
         bound = any_order_bound(
-            trainer.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of
+            trainer.model,
+            evaluator.validation.windows,
+            bound_masks(evaluator.validation, rounds=1),
+            evaluator.mask_token,
+            evaluator.outcomes_of,
         )
         row["loss.bound"] = bound.mean().item()
 
@@ -31,7 +35,7 @@ def any_order_bound(
     windows: torch.Tensor,
     masks: torch.Tensor,
     mask_token: int,
-    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
+    outcomes_of: Measure = masked_outcomes,
 ) -> torch.Tensor:
     """How well a model that writes in random order predicts windows: `[n_windows]` nats per token,
     an upper bound.
@@ -47,6 +51,8 @@ def any_order_bound(
     al. 2024). The mean over exactly n positions varies less than a sum over positions masked
     independently, divided by their expected number (Nie et al. 2025).
     """
-    repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
+    repeated = windows.repeat(len(masks), 1)
+    masked = masks.flatten(0, 1)
     losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
-    return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
+    per_token = losses / masked.sum(1).clamp(min=1).cpu()
+    return per_token.view(len(masks), -1).mean(0)

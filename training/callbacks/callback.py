@@ -1,38 +1,45 @@
 """The hooks of the training loop, for objects that watch or steer a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from training.evaluation import Evaluation
+from training.schedule import Stage
+
+if TYPE_CHECKING:
+    from training.callbacks.samples import Guess
+    from training.loop import Trainer
+
+Row = dict[str, Any]  # of metrics.jsonl
+Weights = Mapping[str, Any]  # tensors by name
 
 
 class Callback:
-    """Does nothing; subclasses override what they need. `trainer` is the `training.loop.Trainer`
-    that calls."""
+    """Does nothing; subclasses override what they need. `trainer` is the one that calls."""
 
     name = ""  # of the state in checkpoints; empty if there is none
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: "Trainer") -> None:
         """Before the first step; the clock does not run yet."""
 
-    def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
+    def adjust(self, trainer: "Trainer", stage: Stage, factor: float) -> tuple[Stage, float]:
         """Before each step: returns its stage, and its learning rate as a share of the peak,
         changed or not."""
         return stage, factor
 
-    def stepped(self, trainer: Any, stage: Any) -> None:
+    def stepped(self, trainer: "Trainer", stage: Stage) -> None:
         """After each step."""
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
         """After an evaluation: may add entries to its row of metrics.jsonl."""
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         """The whole row; `best` are the weights if they are the best so far."""
 
-    def sampled(self, trainer: Any, samples: Sequence[Any]) -> None:
+    def sampled(self, trainer: "Trainer", samples: Sequence[Sequence["Guess"]]) -> None:
         """Texts that the model has filled in."""
 
-    def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
+    def changed(self, trainer: "Trainer", event: Mapping[str, Any]) -> None:
         """A user has changed a knob."""
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
@@ -40,15 +47,15 @@ class Callback:
         dashboard, if any."""
         return None
 
-    def reported(self, trainer: Any, line: str) -> None:
+    def reported(self, trainer: "Trainer", line: str) -> None:
         """A line of text for the user."""
 
     def save(
-        self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool
+        self, trainer: "Trainer", weights: Weights, state: dict[str, Any], is_last: bool
     ) -> None:
         """A checkpoint is due. An OSError ends the training."""
 
-    def end(self, trainer: Any) -> None:
+    def end(self, trainer: "Trainer") -> None:
         """After the last checkpoint."""
 
     def state_dict(self) -> Any:

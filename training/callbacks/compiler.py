@@ -2,19 +2,27 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.callbacks.callback import Callback
 from training.compilation import Compiled, Report
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 
 class Compiler(Callback):
     """Has an objective compiled before the first step."""
 
     def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
-        self.compiled, self.around = compiled, around  # compiling happens inside of `around`
+        self.compiled = compiled
+        self.around = around  # compiling happens inside of it
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: "Trainer") -> None:
         if trainer.n_evaluations < trainer.schedule.evaluations:
-            step, stages, report = trainer.training_step, trainer.schedule.stages, trainer.report
-            self.compiled.compile(step, stages, report, self.around(report))
+            self.compiled.compile(
+                trainer.training_step,
+                trainer.schedule.stages,
+                trainer.report,
+                self.around(trainer.report),
+            )

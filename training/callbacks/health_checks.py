@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,9 +10,13 @@ from torch.optim import Optimizer
 
 from runs.errors import StoppedError
 from runs.statistics import paired_difference
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row, Weights
+from training.evaluation import Evaluation
 from training.muon import local
 from training.schedule import Stage
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 LEAK_STANDARD_ERRORS = 5.0
 SKIPPED_IN_A_ROW = 20
@@ -37,10 +41,9 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
     independent.
     """
     difference = paired_difference(losses, floor)
-    if (
-        difference.stderr is not None
-        and -difference.mean > LEAK_STANDARD_ERRORS * difference.stderr
-    ):
+    if difference.stderr is None:
+        return
+    if -difference.mean > LEAK_STANDARD_ERRORS * difference.stderr:
         raise HealthCheckError(
             f"the validation loss is {-difference.mean:.3g} nats per window below the lowest possible loss, more than"
             f" {LEAK_STANDARD_ERRORS:g} standard errors: labels leak into the inputs; check what the model receives at"
@@ -48,7 +51,7 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
         )
 
 
-def check_row(row: Mapping[str, Any]) -> None:
+def check_row(row: Row) -> None:
     """Raise HealthCheckError if a loss is infinite or NaN, or if no character was masked."""
     if row.get("ignored_labels") == 1:
         raise HealthCheckError(
@@ -66,7 +69,8 @@ def check_row(row: Mapping[str, Any]) -> None:
 def check_skipped_steps(skipped_in_a_row: torch.Tensor, step: int, seq_len: int) -> None:
     """Raise HealthCheckError if too many steps in a row were skipped. Reading their number
     synchronizes."""
-    if (n_skipped := int(skipped_in_a_row)) >= SKIPPED_IN_A_ROW:
+    n_skipped = int(skipped_in_a_row)
+    if n_skipped >= SKIPPED_IN_A_ROW:
         raise HealthCheckError(
             f"the loss or its gradients were infinite or NaN in the last {n_skipped} steps, up to step"
             f" {step:,} (windows of {seq_len}), so the weights did not change: lower training.learning_rate and"
@@ -85,22 +89,21 @@ class HealthChecks(Callback):
         self.given: list[str] = []  # the names of the warnings so far
         self.n_near_unigram = 0  # evaluations in a row
 
-    def stepped(self, trainer: Any, stage: Stage) -> None:
+    def stepped(self, trainer: "Trainer", stage: Stage) -> None:
         update = trainer.training_step.update
         if not update.reading_synchronizes or trainer.step % STEPS_BETWEEN_CHECKS == 0:
             check_skipped_steps(update.skipped_in_a_row, trainer.step, stage.seq_len)
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
         check_skipped_steps(
             trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"]
         )
         check_row(row)
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
-        is_near_unigram = row["loss.valid"] > self.unigram - PLATEAU_NATS
-        self.n_near_unigram = self.n_near_unigram + 1 if is_near_unigram else 0
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+        self.n_near_unigram += 1
+        if row["loss.valid"] <= self.unigram - PLATEAU_NATS:
+            self.n_near_unigram = 0
         if row.get("ignored_labels", 0) > IGNORED_SHARE:
             self._warn(
                 trainer,
@@ -118,7 +121,7 @@ class HealthChecks(Callback):
                 " labels",
             )
 
-    def _warn(self, trainer: Any, name: str, warning: str) -> None:
+    def _warn(self, trainer: "Trainer", name: str, warning: str) -> None:
         if name not in self.given:
             self.given.append(name)
             trainer.report(f"warning: {warning}")
@@ -127,7 +130,8 @@ class HealthChecks(Callback):
         return {"given": self.given, "n_near_unigram": self.n_near_unigram}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.given, self.n_near_unigram = list(state["given"]), state["n_near_unigram"]
+        self.given = list(state["given"])
+        self.n_near_unigram = int(state["n_near_unigram"])
 
 
 @torch.no_grad()

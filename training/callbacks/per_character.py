@@ -1,13 +1,16 @@
 """Adds the loss per character to each row."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from data.protocol import ValidationSet
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 
 class PerCharacter(Callback):
@@ -17,7 +20,7 @@ class PerCharacter(Callback):
         """`lengths` `[n_tokens]` are the numbers of characters that begin in each token."""
         self.lengths = lengths
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
         row |= per_character(evaluation, trainer.evaluator.validation, self.lengths)
 
 
@@ -26,12 +29,11 @@ def per_character(
 ) -> dict[str, float]:
     """The loss per character that begins in a masked token; empty if tokens are characters, or if
     none begins."""
-    n_chars = (
-        0 if lengths is None else int(lengths[validation.windows[validation.masked].cpu()].sum())
-    )
-    loss = float(evaluation.window_losses.sum()) / max(n_chars, 1)
-    return (
-        {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)}
-        if n_chars
-        else {}
-    )
+    if lengths is None:
+        return {}
+    masked_tokens = validation.windows[validation.masked].cpu()
+    n_chars = int(lengths[masked_tokens].sum())
+    if n_chars == 0:
+        return {}
+    loss = float(evaluation.window_losses.sum()) / n_chars
+    return {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)}

@@ -1,15 +1,18 @@
 """Compares a run with its reference losses."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from data.references.process import References
 from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.run_folder import RunFolder
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.health_checks import check_for_leak
 from training.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last step
 
@@ -20,38 +23,39 @@ class ReferenceLosses(Callback):
     def __init__(
         self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()
     ):
-        self.run, self.references, self.predicted = run, references, predicted
+        """`predicted` is the curve that a plan expects, if there is one."""
+        self.run = run
+        self.references = references
+        self.predicted = predicted
         self.announced: bool | None = None  # whether all losses were known at the last announcement
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: "Trainer") -> None:
         self._announce(trainer)
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
-        floors = self.references.floor()  # of the windows
-        if floors is not None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+        window_floors = self.references.floor()
+        if window_floors is not None:
             floor = self.references.losses["floor"]
-            row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
-            check_for_leak(evaluation.window_losses, floors)
+            row["floor.valid"] = floor
+            row["excess"] = evaluation.loss - floor
+            check_for_leak(evaluation.window_losses, window_floors)
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         self._announce(trainer)
 
-    def end(self, trainer: Any) -> None:
+    def end(self, trainer: "Trainer") -> None:
         if trainer.progress() >= 1:
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
         with reporting_os_errors(trainer.report, self.run.curves_path.name):
-            title = f"{trainer.evaluator.corpus}, {self.run.path.name}"
             save_curves(
                 self.run.curves_path,
                 self.run.metrics(),
                 self.references.losses,
-                title,
+                f"{trainer.evaluator.corpus}, {self.run.path.name}",
                 self.predicted,
             )
 
-    def _announce(self, trainer: Any, wait_seconds: float = 0.0) -> None:
+    def _announce(self, trainer: "Trainer", wait_seconds: float = 0.0) -> None:
         """Report and save the losses: once at the beginning, and once when all of them are known."""
         is_complete = self.references.is_complete(wait_seconds)
         if is_complete == self.announced:

@@ -1,16 +1,19 @@
 """Shows the model's guesses for masked prompts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from data.masking import n_masked_in
 from data.vocabulary import Vocabulary
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row, Weights
 from training.evaluation import evaluating
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
@@ -31,19 +34,14 @@ class Samples(Callback):
     """Shows after some evaluations the model's guesses for masked prompts."""
 
     def __init__(self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int):
-        self.prompts, self.vocabulary, self.every_evaluations = (
-            prompts,
-            vocabulary,
-            every_evaluations,
-        )
+        self.prompts = prompts
+        self.vocabulary = vocabulary
+        self.every_evaluations = every_evaluations
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         if trainer.n_evaluations % self.every_evaluations == 0:
-            trainer.call(
-                "sampled", sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
-            )
+            samples = sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
+            trainer.call("sampled", samples)
 
 
 def sample(
@@ -60,17 +58,18 @@ def sample(
     for prompt in prompts:
         ids = vocabulary.encode(prompt)
         order = torch.rand(len(ids), generator=generator).argsort()
-        order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is not a target
-        masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
+        targets = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is not a target
+        masked = targets[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
         with evaluating(model, device):
             logits = model(inputs[None].to(device), masked.to(device))
-        guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
-        guess_at = {
-            int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)
-        }
-        parts = (
-            prompt if vocabulary.is_characters else [vocabulary.decode([i]) for i in ids.tolist()]
-        )
-        samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(parts)])
+        guessed = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
+
+        shown = list(prompt)  # a character per token
+        if not vocabulary.is_characters:
+            shown = [vocabulary.decode([token]) for token in ids.tolist()]
+        guesses = [Guess(truth) for truth in shown]
+        for position, token in zip(masked.tolist(), guessed.tolist(), strict=True):
+            guesses[position] = Guess(shown[position], vocabulary.decode([token]))
+        samples.append(guesses)
     return samples

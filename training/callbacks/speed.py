@@ -1,10 +1,9 @@
-"""The speed of a run in its rows: the share of the device's peak rate, and of the time spent
-waiting for data."""
+"""Adds the speed of the matrix products, as a share of the device's peak rate, to each row."""
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -12,11 +11,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from data.masking import n_masked_in
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation, evaluating
 
-MOST_WAITING = 0.05  # share of the training time
-SECONDS_OF_PRODUCTS, ROUNDS = 0.01, 3
+if TYPE_CHECKING:
+    from training.loop import Trainer
+
+SECONDS_PER_ROUND = 0.01
+ROUNDS = 3
 MOST_ROWS = 16_384  # of the product whose rate is the peak
 PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm, torch.ops.aten.baddbmm)
 
@@ -29,22 +31,24 @@ class ShareOfPeak(Callback):
         self.n_devices = n_devices
         self.peak = 0.0  # of one device; 0 if the model has no matrices
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: "Trainer") -> None:
         step = trainer.training_step
         n_rows = step.chars_per_step // (self.n_devices * step.grad_accum_steps)
         dtype = torch.bfloat16 if step.update.autocast else torch.float32
         self.peak = peak(trainer.model, n_rows, step.update.device, dtype)
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
-        if self.peak:
-            n_masked, device = (
-                n_masked_in(row["seq_len"], row["masking_prob"]),
-                trainer.training_step.update.device,
-            )
-            rate = row["chars_per_second"] * operations_per_char(
-                trainer.model, row["seq_len"], n_masked, device
-            )
-            row["share_of_peak"] = rate / self.n_devices / self.peak
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+        if self.peak == 0:
+            return
+        seq_len = row["seq_len"]
+        operations = operations_per_char(
+            trainer.model,
+            seq_len,
+            n_masked_in(seq_len, row["masking_prob"]),
+            trainer.training_step.update.device,
+        )
+        rate = row["chars_per_second"] * operations
+        row["share_of_peak"] = rate / self.n_devices / self.peak
 
 
 class Operations(TorchDispatchMode):
@@ -69,10 +73,11 @@ def operations_per_char(
     twice as many."""
     inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
     positions = torch.arange(n_masked, device=device)
-    per_window = getattr(model, "takes_positions_per_window", False)
+    if getattr(model, "takes_positions_per_window", False):
+        positions = positions[None]
     # Fused attention would not be counted.
     with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), Operations() as counted:
-        model(inputs, positions[None] if per_window else positions)
+        model(inputs, positions)
     return 3 * counted.n / seq_len
 
 
@@ -82,16 +87,17 @@ def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype
     shapes = [module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)]
     if not shapes:
         return 0.0
-    (n_out, n_in), n_rows = max(shapes, key=torch.Size.numel), min(n_rows, MOST_ROWS)
-    random = partial(
-        torch.randn, generator=torch.Generator(device).manual_seed(0), dtype=dtype, device=device
-    )
+    n_out, n_in = max(shapes, key=torch.Size.numel)
+    n_rows = min(n_rows, MOST_ROWS)
+    generator = torch.Generator(device).manual_seed(0)
+    random = partial(torch.randn, generator=generator, dtype=dtype, device=device)
     product = partial(
         torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out)
     )
     seconds_per_call(product, 1)  # warms up
-    n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
-    return 2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS))
+    n_calls = max(1, int(SECONDS_PER_ROUND / seconds_per_call(product, 3)))
+    fastest = min(seconds_per_call(product, n_calls) for _ in range(ROUNDS))
+    return 2 * n_rows * n_in * n_out / fastest
 
 
 def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
@@ -101,19 +107,3 @@ def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
         result = call()
     result.flatten()[0].item()  # waits for the device
     return (time.perf_counter() - began) / n
-
-
-class DataWaiting(Callback):
-    """Adds the share of the training time in which steps waited for windows of a text on the disk."""
-
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
-        windows = trainer.training_step.windows
-        row["waiting"] = windows.waited / max(
-            row["seconds"] - trainer.evaluated_at["seconds"], 1e-9
-        )
-        windows.waited = 0.0
-        if row["waiting"] > MOST_WAITING:
-            share = f"{row['waiting']:.0%} of its time"
-            trainer.report(
-                f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk"
-            )

@@ -1,17 +1,19 @@
 """Chooses the number of threads."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row, Weights
 from training.compilation import without_side_effects
 from training.evaluation import Evaluation
 from training.schedule import Stage, stage_at
 from training.step import TrainingStep
+
+if TYPE_CHECKING:
+    from training.loop import Trainer
 
 TURNS = 5
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
@@ -27,25 +29,24 @@ class ThreadChoice(Callback):
     def __init__(self) -> None:
         self.most = torch.get_num_threads()
 
-    def begin(self, trainer: Any) -> None:
+    def begin(self, trainer: "Trainer") -> None:
         self.choose(trainer)
 
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
 
-    def evaluated(
-        self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None
-    ) -> None:
+    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         self.choose(trainer)
 
-    def choose(self, trainer: Any) -> None:
+    def choose(self, trainer: "Trainer") -> None:
         """Measure both, and change the number if the other one is clearly faster; the clock does
         not run."""
-        if trainer.progress() >= 1:
+        progress = trainer.progress()
+        if progress >= 1:
             return
         now = torch.get_num_threads()
         other = self.most if now == 1 else 1
-        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
+        stage = stage_at(trainer.schedule.stages, progress, trainer.step)
         seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
         faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)
@@ -72,10 +73,11 @@ def seconds_per_gradient(
 def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[int, float]:
     """The mean time of a call with each number of threads, which take turns."""
     seconds = dict.fromkeys(numbers, 0.0)
-    for turn, n in product(range(TURNS + 1), numbers):
-        torch.set_num_threads(n)
-        began = time.perf_counter()
-        call()
-        if turn:  # the first one starts threads
-            seconds[n] += (time.perf_counter() - began) / TURNS
+    for turn in range(TURNS + 1):
+        for n_threads in numbers:
+            torch.set_num_threads(n_threads)
+            began = time.perf_counter()
+            call()
+            if turn > 0:  # the first one starts threads
+                seconds[n_threads] += (time.perf_counter() - began) / TURNS
     return seconds
