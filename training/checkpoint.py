@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from safetensors.torch import load, save
 from runs.errors import InputError
 from runs.files import flush, write_atomically
 from runs.reading import read_bytes
+from runs.schema import checked
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
 # latest checkpoint.
@@ -39,7 +39,7 @@ def is_sharded(tensor: Any) -> bool:
 
 
 def has_shards(tensors: Iterable[Any]) -> bool:
-    return any(map(is_sharded, tensors))
+    return any(is_sharded(tensor) for tensor in tensors)
 
 
 class CheckpointError(InputError):
@@ -67,22 +67,20 @@ class Content(NamedTuple):
         become lists."""
         tensors = dict(weights)
         text = json.dumps(_packed({**state, "format": FORMAT}, tensors, "state"))
-        # Copies also because safetensors refuses tensors that share memory, as a decoder tied to
-        # the embedding does.
-        to_cpu = partial(
-            torch.Tensor.to, device="cpu", copy=True, memory_format=torch.contiguous_format
-        )
-        content = {name: each.detach() for name, each in tensors.items()}
-        return cls(
-            {name: each if is_sharded(each) else to_cpu(each) for name, each in content.items()},
-            text,
-        )
+        return cls({name: _copy(tensor.detach()) for name, tensor in tensors.items()}, text)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint atomically. Raises OSError."""
-        write_atomically(
-            path, save(self.tensors, metadata={"state": self.text, "sha256": digest(*self)})
-        )
+        metadata = {"state": self.text, "sha256": digest(*self)}
+        write_atomically(path, save(self.tensors, metadata))
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU, also because safetensors refuses tensors that share memory, as a decoder
+    tied to the embedding does; a sharded tensor as it is."""
+    if is_sharded(tensor):
+        return tensor
+    return tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
 def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
@@ -91,32 +89,29 @@ def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     is missing or damaged."""
     try:
         tensors, metadata = map_file(path) if mapped else _read(path)
-        # the best weights of format 2 have no state
-        text, expected = metadata.get("state", ""), metadata["sha256"]
+        text = metadata.get("state", "")  # the best weights of format 2 have none
+        is_whole = metadata["sha256"] == digest(tensors, text)
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
     except (SafetensorError, ValueError, LookupError) as error:
         raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
-    if expected != digest(tensors, text):
+    if not is_whole:
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
-    state = json.loads(
-        text or "{}",
-        object_hook=lambda each: (
-            tensors[each[TENSOR]] if TENSOR in each else dict(each.get(ITEMS, each))
-        ),
-    )
-    return Checkpoint(
-        path,
-        {name: weight for name, weight in tensors.items() if not name.startswith("state/")},
-        state,
-    )
+    try:
+        state = json.loads(text or "{}", object_hook=partial(_unpacked, tensors))
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: its state is not one of Folio's") from error
+    checked(state, {}, str(path), CheckpointError)
+    weights = {name: each for name, each in tensors.items() if not name.startswith("state/")}
+    return Checkpoint(path, weights, state)
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file, all in memory."""
     content = read_bytes(path, limit=sys.maxsize)
-    return load(content), json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])[
-        "__metadata__"
-    ]
+    n_bytes = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + n_bytes])
+    return load(content), header["__metadata__"]
 
 
 def map_file(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -131,13 +126,17 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(path).weights
 
 
-def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkpoint) -> None:
-    """Load the weights of a checkpoint. Raises CheckpointError if they are those of a different
-    model."""
+def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], checkpoint: Checkpoint) -> None:
+    """Load the weights of a checkpoint. Raises CheckpointError if one is NaN, or if they are those
+    of a different model."""
+    for name, weight in checkpoint.weights.items():
+        if weight.isnan().any():
+            raise CheckpointError(f"{checkpoint.path} is damaged: {name} holds NaN")
     try:
-        load(found.weights)
+        load(checkpoint.weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{found.path} holds the weights of a different model") from error
+        message = f"{checkpoint.path} holds the weights of a different model"
+        raise CheckpointError(message) from error
 
 
 def save_last(folder: Path, save: Callable[[Path], None]) -> None:
@@ -164,20 +163,28 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
-    """The latest whole checkpoint. Raises CheckpointError if there is none, or if its format is
-    another one."""
-    paths = [folder / name for name in NAMES if (folder / name).exists()]
-    if not paths:
-        raise CheckpointError(f"{folder} holds no checkpoint to resume from")
-    for path in paths:
-        with suppress(CheckpointError):
-            found = load_checkpoint(path, mapped)
-            if found.state.get("format") == FORMAT:
-                return found
-    load_checkpoint(paths[0])  # raises the reason if it is damaged
-    raise CheckpointError(
-        f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run"
-    )
+    """The latest whole checkpoint. Raises CheckpointError if there is none, with the reason why the
+    latest file is not one."""
+    reasons = []
+    for name in NAMES:
+        path = folder / name
+        if path.exists():
+            try:
+                return _load_resumable(path, mapped)
+            except CheckpointError as error:
+                reasons.append(error)
+    if reasons:
+        raise reasons[0]
+    raise CheckpointError(f"{folder} holds no checkpoint to resume from")
+
+
+def _load_resumable(path: Path, mapped: bool) -> Checkpoint:
+    checkpoint = load_checkpoint(path, mapped)
+    if checkpoint.state.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} does not have format {FORMAT}: resume with the version that trained the run"
+        )
+    return checkpoint
 
 
 def environment(
@@ -201,22 +208,26 @@ def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
     if isinstance(value, torch.Tensor):
         tensors[name] = value
         return {TENSOR: name}
+    if isinstance(value, list | tuple):
+        return [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)]
     if isinstance(value, dict):
         items = {key: _packed(each, tensors, f"{name}/{key}") for key, each in value.items()}
         is_plain = all(isinstance(key, str) and not key.startswith("$") for key in items)
         return items if is_plain else {ITEMS: list(items.items())}
-    is_list = isinstance(value, list | tuple)
-    return (
-        [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)]
-        if is_list
-        else value
-    )
+    return value
+
+
+def _unpacked(tensors: Mapping[str, torch.Tensor], packed: dict[str, Any]) -> Any:
+    """The tensor or the dict that `_packed` has turned into `packed`."""
+    if TENSOR in packed:
+        return tensors[packed[TENSOR]]
+    return dict(packed.get(ITEMS, packed))
 
 
 def digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     """The hash of everything in a checkpoint."""
-    found = hashlib.sha256(text.encode())
+    sha256 = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-        found.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        sha256.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+        sha256.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
