@@ -9,10 +9,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from configs.command_line.command import Command, parse, run_seeds
+from configs.command_line.command import OWN_CODE, Command, parse, run_seeds
 from configs.command_line.program import OutputError, fail, run_main
 from configs.command_line.scripts import exit_code
 from configs.experiment import Configs, configs_of
+from configs.references import keep
 from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -84,6 +85,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
                 command.overridden,
                 torchrun_id(),
             )
+            keep(run, command.values, OWN_CODE)
         return train(run, trainer, tracker, began)
 
 

@@ -24,6 +24,8 @@ import torch
 from configs.command_line.program import run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
+from configs.own_code import own_task
+from configs.references import is_reference, path_and_name
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
@@ -118,6 +120,8 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
             leak = "" if home == PLAY else ", which may contain its test texts"
             print(f"{name} is a task on {home}, and the run was trained on {corpus}{leak}")
         yield name, build(REPORT)
+    elif is_reference(name):
+        yield path_and_name(name)[1], own_task(name, REPORT)
     elif name and (Path(name).suffix or os.path.exists(name)):
         task = from_csv(Path(name))
         digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()

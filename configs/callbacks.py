@@ -8,6 +8,7 @@ from configs.compiled_code import kept_code
 from configs.experiment import Configs, is_sharded
 from configs.keys import ConfigError
 from configs.outputs import prompts
+from configs.own_code import own_callbacks
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
 from data.windows import WindowBatch
@@ -79,6 +80,7 @@ def callbacks_of(
         callbacks.append(AnyOrderBound())
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
+    callbacks += own_callbacks(c.callbacks)
     return callbacks
 
 

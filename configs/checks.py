@@ -7,6 +7,7 @@ from typing import Any
 
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
+from configs.references import is_reference
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from runs.schema import PLANNED, matches
@@ -63,6 +64,9 @@ def check(values: Mapping[str, Any]) -> None:
     _check_masking(values)
     _check_objective(values)
     _check_weights(values)
+    for reference in values["callbacks"]:
+        if not is_reference(reference):
+            raise ConfigError(f"callbacks: {shortened(reference)} is not of the form file.py:name")
     if values["data.within_documents"] and values["data.sampling"] != "random":
         raise ConfigError(
             "data.within_documents=true: data.sampling=shuffled cuts the whole text: use random"
@@ -146,7 +150,7 @@ def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
             raise ConfigError(f"{where} is not of the form {MIXTURE}")
         shares = {name: share for name, share in row.items() if name != "until"}
         for name, share in shares.items():
-            if name not in strategies:
+            if name not in strategies and not is_reference(name):
                 choices = ", ".join(sorted(strategies))
                 raise ConfigError(
                     f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}"

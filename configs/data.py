@@ -7,6 +7,7 @@ from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import Key
+from configs.references import is_reference
 from configs.seeds import derived_seed
 from data.tokens import CHARACTERS
 
@@ -27,7 +28,12 @@ class DataConfigs(Branch):
     """Keys `data.*`, and what is computed from them."""
 
     corpus: Annotated[
-        str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")
+        str,
+        Key(
+            "auto, tiny_shakespeare, play, the path of a UTF-8 text: a file or folder; or file.py:name",
+            resume=True,
+            reference=True,
+        ),
     ] = "auto"
     sampling: Annotated[
         Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")
@@ -39,7 +45,11 @@ class DataConfigs(Branch):
         list, Key("shares of the windows by folder, such as [books: 2, code: 1]; empty: by size")
     ] = []
     tokens: Annotated[
-        str, Key("characters, bytes, bpe:N, or a path: tokenizer.json or vocabulary.json")
+        str,
+        Key(
+            "characters, bytes, bpe:N, a path: tokenizer.json or vocabulary.json; or file.py:name",
+            reference=True,
+        ),
     ] = "characters"
     unknown_below: Annotated[
         float, Key("characters rarer than this share become [UNK]", low=0, high=1)
@@ -62,6 +72,10 @@ class DataConfigs(Branch):
 def corpus(c: DataConfigs) -> "Corpus":
     from data.corpus import load_corpus
 
+    if is_reference(c.corpus):
+        from configs.own_code import own_corpus
+
+        return own_corpus(c.corpus)
     return load_corpus(c.corpus, announce)
 
 
@@ -75,6 +89,13 @@ def vocabulary(c: DataConfigs) -> "Vocabulary":
     special_tokens = (CLS, SEP) if objective.nsp or objective.sop else ()
     if c.tokens == CHARACTERS:
         return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens)
+    if is_reference(c.tokens):
+        from configs.own_code import own_tokenizer
+        from data.tokens.custom import CustomVocabulary
+        from data.vocabulary import MASK, PAD
+
+        source = {"reference": c.tokens}
+        return CustomVocabulary(own_tokenizer(c.tokens), source, (PAD, MASK, *special_tokens))
     return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
 
 

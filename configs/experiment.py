@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
 
-from configs import annotated, mixture  # noqa: F401, they register options
+from configs import annotated, mixture, own_code  # noqa: F401, two register options
 from configs.data import DataConfigs
 from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
@@ -53,6 +53,9 @@ class Configs(BaseConfigs):
     initial_weights: Annotated[
         str, Key("a run whose best weights are the first ones; --init-from sets it")
     ] = ""
+    callbacks: Annotated[
+        list, Key("your own callbacks, such as [my.py:MyCallback]", resume=True, reference=True)
+    ] = []
     data: DataConfigs
     masking: MaskingConfigs
     objective: ObjectiveConfigs
@@ -75,6 +78,7 @@ class Configs(BaseConfigs):
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys. It starts no labml experiment."""
+    own_code.register(values)
     configs = Configs()
     configs._set_values(dict(values))
     return configs
@@ -154,7 +158,8 @@ def eager_objective(c: Configs) -> "MaskedObjective":
     from training.objective import MaskedObjective
     from training.pair_objective import PairObjective
 
-    return PairObjective() if c.objective.nsp or c.objective.sop else MaskedObjective()
+    objective = PairObjective if c.objective.pairs else MaskedObjective
+    return objective(c.objective.loss)
 
 
 @option(Configs.update)

@@ -9,6 +9,7 @@ by its dotted name.
 """
 
 import math
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from labml.configs import BaseConfigs
 from configs.command_line.strict_yaml import parse_yaml
 from runs.errors import InputError
 
+REFERENCE = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)  # to the user's own code
 LONGEST_VALUE = 60  # characters of a value that an error message repeats
 
 
@@ -40,6 +42,7 @@ class Key:
     resume: bool = False  # whether a resumed run may change it
     compared: bool = True  # False: runs that differ in this key only are repeats of each other
     former: str = ""  # the dotted name that this key had before
+    reference: bool = False  # whether its value may be the user's own code, `file.py:name`
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Setting:
 
     def _is_allowed(self, value: Any) -> bool:
         key = self.key
+        if key.reference and REFERENCE.fullmatch(str(value)):
+            return True
         if isinstance(value, int | float):
             return key.above < value and key.low <= value <= key.high
         return not key.choices or value in key.choices
@@ -82,7 +87,8 @@ class Setting:
         """The choices, or the type with its range, in words."""
         key, words = self.key, _TYPE_NAMES[self.kind]
         if key.choices:
-            return "one of " + ", ".join(key.choices)
+            own = ", or file.py:name" if key.reference else ""
+            return "one of " + ", ".join(key.choices) + own
         if math.isfinite(key.high):
             words += (
                 f" above {key.above:,} and at most"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class MaskingConfigs(Branch):
     """Keys `masking.*`. Reading `strategy` gives the masker with that strategy."""
 
-    strategy: Annotated[Any, Key("how characters are selected for masking")] = "random"
+    strategy: Annotated[Any, Key("how characters are selected for masking", reference=True)] = (
+        "random"
+    )
     masking_prob: Annotated[
         float, Key("share of the characters that are selected", above=0, high=1)
     ] = 0.15
@@ -40,7 +42,10 @@ class MaskingConfigs(Branch):
         Literal["character", "unit"], Key("each character on its own, or whole units")
     ] = "character"
     mixture: Annotated[
-        list, Key("rows {until: share of the budget, STRATEGY: share of the windows, ...}")
+        list,
+        Key(
+            "rows {until: share of the budget, STRATEGY: share of the windows, ...}", reference=True
+        ),
     ] = []
     no_mask_tokens: Annotated[
         str, Key("characters that are never selected, without separators")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from labml.configs import option
 
 from configs.masking import MaskingConfigs, build_masker
+from configs.references import load
 
 if TYPE_CHECKING:
     from data.masking import Masker
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 @option(MaskingConfigs.strategy)
 def mixture(c: MaskingConfigs) -> "Masker":
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
+    from configs.own_code import own_strategy
     from data.masking.strategies import STRATEGIES
     from data.masking.units import Mixture
 
@@ -20,7 +22,12 @@ def mixture(c: MaskingConfigs) -> "Masker":
         (row["until"], {name: share for name, share in row.items() if name != "until"})
         for row in c.mixture
     ]
-    names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return build_masker(
-        c, lambda text: Mixture({name: STRATEGIES[name](text) for name in names}, rows)
-    )
+    strategies = {}
+    for _, shares in rows:
+        for name in shares:
+            strategies[name] = STRATEGIES.get(name) or own_strategy(load("masking.mixture", name))
+
+    def mixed(text: str) -> Mixture:
+        return Mixture({name: strategy(text) for name, strategy in strategies.items()}, rows)
+
+    return build_masker(c, mixed)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ModelConfigs(Branch):
     """Keys `model.*`. Reading `architecture` gives the model with that name."""
 
-    architecture: Annotated[Any, Key("the model to train")] = "modern"
+    architecture: Annotated[Any, Key("the model to train", reference=True)] = "modern"
     d_model: Annotated[int, Key("size of the hidden vectors", low=2, high=16_384)] = 128
     n_layers: Annotated[int, Key("number of layers", low=1, high=256)] = 6
     n_heads: Annotated[

@@ -1,11 +1,14 @@
 """The second objective, on pairs of text."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import Key
+
+if TYPE_CHECKING:
+    from training.objective import Loss
 
 
 class ObjectiveConfigs(Branch):
@@ -18,7 +21,18 @@ class ObjectiveConfigs(Branch):
         bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")
     ] = False
 
+    loss: Annotated[
+        Any, Key("the loss at each masked position; loss.valid stays cross-entropy", reference=True)
+    ] = "cross_entropy"
+
     pairs: str
+
+
+@option(ObjectiveConfigs.loss, "cross_entropy")
+def loss(c: ObjectiveConfigs) -> "Loss":
+    from training.objective import cross_entropy
+
+    return cross_entropy
 
 
 @option(ObjectiveConfigs.pairs)

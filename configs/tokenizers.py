@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.keys import ConfigError, shortened
-from data.tokens import BPE, BYTES, CHARACTERS
+from configs.references import is_reference
+from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
 
@@ -45,7 +46,7 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     A resumed run must have the same tokenizer as before. Raises InputError with one line.
     """
     tokens = values["data.tokens"]
-    if tokens in (CHARACTERS, BYTES):
+    if tokens in (CHARACTERS, BYTES) or is_reference(tokens):
         return values
     match = BPE.fullmatch(tokens)
     path = tokens if match else str(_path(tokens))
@@ -88,9 +89,16 @@ def _path(tokens: str) -> Path:
 def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:
     """The keys by which a new run gets all tokens of another one, whose weights it starts with."""
     vocabulary = run.vocabulary()
+    if vocabulary.get("tokens") == CUSTOM:
+        return {}  # its config has the reference
     if "tokenizer" in vocabulary:
         return {"data.tokens": overridden.get("data.tokens", str(run.vocabulary_path.resolve()))}
     if vocabulary.get("tokens") == BYTES:
         return {"data.tokens": overridden.get("data.tokens", BYTES)}
+    if overridden.get("data.tokens", CHARACTERS) != CHARACTERS:
+        raise ConfigError(
+            f"data.tokens={shortened(overridden['data.tokens'])} differs from the tokens of {run.path.name}:"
+            " its weights are for characters"
+        )
     characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]
     return {"data.extra_characters": "".join(sorted(set(characters)))}

@@ -48,7 +48,7 @@ class TrainingConfigs(Branch):
             former="training.accumulation",
         ),
     ] = 1
-    optimizer: Annotated[Any, Key("the optimizer of the weights")] = "muon"
+    optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = "muon"
     learning_rate: Annotated[float, Key(ADAMW_RATE, above=0, high=100)] = 2e-3
     table_learning_rate: Annotated[
         float, Key("peak learning rate of the n-gram table", above=0, high=100)

@@ -1,6 +1,7 @@
 """The files of a run: `logs/<experiment>/<uuid>/`."""
 
 import fcntl
+import hashlib
 import os
 import shlex
 import time
@@ -47,6 +48,7 @@ class RunFolder:
         self.reference_lines_path = path / "reference_lines.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
+        self.code_path = path / "code"
         self._growing = [path / name for name in GROWING]
         self.metrics_path, self.hardware_path, self.events_path, self.log_path = self._growing
 
@@ -197,6 +199,23 @@ class RunFolder:
         # whose files have no `tokens`
         schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])
         return checked(found, schema, str(self.vocabulary_path), RunFolderError)
+
+    def save_code(self, files: Mapping[Path, tuple[str, bytes]]) -> None:
+        """Write copies of the user's own files; `files` has the name and the content of each copy."""
+        facts = {}
+        for path, (name, content) in files.items():
+            (self.code_path / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.code_path / name, content)
+            facts[str(path)] = {"copy": name, "sha256": hashlib.sha256(content).hexdigest()}
+        if facts:
+            write_json(self.code_path / "files.json", facts, indent=1)
+
+    def code(self) -> dict[str, dict[str, str]]:
+        """The name and the SHA-256 of the copy of each of the user's own files."""
+        index = self.code_path / "files.json"
+        files = read_object(index, {}) if index.exists() else {}
+        schema = {path: {"copy": str, "sha256": str} for path in files}
+        return checked(files, schema, str(index), RunFolderError)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from configs.command_line.command import SETTINGS
+from configs.command_line.command import SETTINGS, config_of
 from configs.keys import ConfigError
-from data.tokens.choose import load_vocabulary
+from configs.own_code import vocabulary_of_run
 from data.vocabulary import UNK, Vocabulary
 from distributed.sharding import sharded_like, whole
 from runs.run_folder import RunFolder
@@ -28,8 +28,10 @@ def copy_weights(
     are damaged.
     """
     path = run.checkpoints / "best.safetensors"
-    weights, old = load_checkpoint(path, mapped=True).weights, load_vocabulary(run.vocabulary())
-    config = {key: setting.default for key, setting in SETTINGS.items()} | run.config()
+    config = {key: setting.default for key, setting in SETTINGS.items()}
+    config |= config_of(run, say=lambda line: None)
+    weights = load_checkpoint(path, mapped=True).weights
+    old = vocabulary_of_run(run, config)
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
         if is_shape and config[key] != values[key]:

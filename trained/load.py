@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from configs.command_line.command import read_config, resolve
+from configs.command_line.command import config_of, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from data.tokens.choose import load_vocabulary
+from configs.own_code import vocabulary_of_run
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.errors import InputError
@@ -115,9 +115,9 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
 def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
     """Load a run's keys and vocabulary, with initial weights. Raises InputError."""
     tracking.be_quiet()
-    values = resolve(read_config(run.config_path), {"device": device}, trains=False)
+    values = resolve(config_of(run), {"device": device}, trains=False)
     try:
-        vocabulary = load_vocabulary(run.vocabulary())
+        vocabulary = vocabulary_of_run(run, values)
     except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises

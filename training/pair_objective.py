@@ -19,7 +19,7 @@ class PairObjective(MaskedObjective):
     def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
         segments, labels = batch.further
         logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, segments)  # type: ignore[operator]
-        masked = outcome_of(logits, batch.labels)
+        masked = outcome_of(logits, batch.labels, self.loss_of)
         losses, correct = pair_outcomes(pair_logits, labels)
         return Outcome(
             masked.losses,

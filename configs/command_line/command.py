@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from configs.command_line.strict_yaml import parse_yaml
 from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.memory import check_memory
+from configs.references import absolute, is_reference, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
 from runs.files import ROOT, to_yaml
@@ -30,7 +31,12 @@ from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parents[1] / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
+OWN_CODE = [name for name, setting in SETTINGS.items() if setting.key.reference]
 LARGEST_CONFIG = 500_000  # bytes; parsing YAML takes seconds per megabyte
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -115,9 +121,7 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
-    config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(
-        run.config_path
-    )
+    config = {key: setting.default for key, setting in SETTINGS.items()} | config_of(run)
     if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
         config["logs"] = str(logs)
     tokens = Path(config["data.tokens"])
@@ -140,9 +144,7 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
     initial = {"initial_weights": name} | inherited(run, overridden)
     of_that_run_alone = {key: SETTINGS[key].default for key in ("logs", "plan.curve")}
-    values = read_tokens(
-        resolve(read_config(run.config_path) | of_that_run_alone, overridden | initial)
-    )
+    values = read_tokens(resolve(config_of(run) | of_that_run_alone, overridden | initial))
     return Command(
         values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds
     )
@@ -234,6 +236,14 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
 
 
+def config_of(run: RunFolder, say: Callable[[str], None] = to_stderr) -> dict[str, Any]:
+    """The keys of a run, with the user's own files, or the run's copies of those that have changed.
+
+    `say` gets a line for each copy that is used. Raises ConfigError.
+    """
+    return unchanged_or_copied(read_config(run.config_path), OWN_CODE, run, say)
+
+
 def resolve(
     base: Mapping[str, Any], overridden: Mapping[str, Any], *, trains: bool = True
 ) -> dict[str, Any]:
@@ -257,11 +267,14 @@ def resolve(
             ]
         values |= layer
     check(values)
+    if trains:
+        values = replaced(values, OWN_CODE, absolute)
     if values["device"] != "cpu":
         from configs.devices import available_device  # and PyTorch, only now
 
         values["device"] = available_device(values["device"])
-    if trains:  # using a trained model takes less memory
+    # using a trained model takes less memory; the keys say little about a model of the user's
+    if trains and not is_reference(values["model.architecture"]):
         check_memory(values)
     return values
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from configs.keys import ConfigError
+from configs.references import line_of
 from distributed.launch import local_rank, rank
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
@@ -87,6 +88,11 @@ def _code_of(main: Callable[[list[str]], int]) -> int:
         return main(sys.argv[1:])
     except SystemExit as end:  # --help
         return int(end.code or 0)
+    except Exception as error:
+        line = line_of(error)
+        if line is None:
+            raise
+        return fail(f"stopped: {line}", code=1)
     except KeyboardInterrupt:  # before a program expects it, such as while it imports PyTorch
         return fail("interrupted", code=130)
 

@@ -199,7 +199,6 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
         "model.d_ff=128",
         "seed=1",
         "masking.masking_prob=0.4",
-        "data.corpus=play",
         "training.learning_rate=0.1",
     ]
     with pytest.raises(

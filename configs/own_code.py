@@ -1,0 +1,209 @@
+"""Builds the parts of a run from the user's own code, and checks what it returns before training.
+
+docs/own_code.md describes each contract. `configs.references` finds and loads the files.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from labml.configs import option
+
+from configs.masking import MaskingConfigs, build_masker
+from configs.model import ModelConfigs
+from configs.objective import ObjectiveConfigs
+from configs.references import OwnCode, is_reference, load
+from configs.training import TrainingConfigs
+from runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from data.corpus import Corpus
+    from data.masking import Masker
+    from data.masking.segmenters import Segmenter, Strategy
+    from data.tasks.task import Task
+    from data.vocabulary import Vocabulary
+    from training.callbacks.callback import Callback
+    from training.objective import Loss
+
+
+def register(values: Mapping[str, Any]) -> None:
+    """Make each reference among the values an option of its key."""
+    for key, (item, build) in OPTIONS.items():
+        if is_reference(values.get(key)):
+            _register(item, key, values[key], build)
+
+
+@cache
+def _register(item: Any, key: str, reference: str, build: Callable[[Any, OwnCode], Any]) -> None:
+    def built(c: Any) -> Any:
+        return build(c, load(key, reference))
+
+    option(item, reference)(built)
+
+
+def own_model(c: ModelConfigs, own: OwnCode) -> "nn.Module":
+    """The user's model; `configs.experiment.check_contract` calls it."""
+    from torch import nn
+
+    model = own(c)
+    if not isinstance(model, nn.Module):
+        raise own.error(f"it must return a torch.nn.Module, not {_type(model)}")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise own.error("the model has no parameters to train")
+    return model
+
+
+def own_optimizer(c: TrainingConfigs, own: OwnCode) -> "list[Optimizer]":
+    from torch.optim import Optimizer
+
+    made = own(c)
+    optimizers = list(made) if isinstance(made, list | tuple) else [made]
+    wrong = [each for each in optimizers if not isinstance(each, Optimizer)]
+    if wrong or not optimizers:
+        what = _type(wrong[0]) if wrong else "an empty list"
+        raise own.error(f"it must return a torch.optim.Optimizer or a list of them, not {what}")
+    return optimizers
+
+
+def own_masker(c: MaskingConfigs, own: OwnCode) -> "Masker":
+    return build_masker(c, own_strategy(own))
+
+
+def own_strategy(own: OwnCode) -> "Strategy":
+    """The user's strategy. Its segmenter is checked when it is made."""
+    from data.masking.segmenters import Segmenter
+
+    def strategy(text: str) -> "Segmenter":
+        segmenter = own(text)
+        if not isinstance(segmenter, Segmenter):
+            raise own.error(f"it must return a Segmenter, not {_type(segmenter)}")
+        _check_segmenter(own, segmenter)
+        return segmenter
+
+    return strategy
+
+
+def _check_segmenter(own: OwnCode, segmenter: "Segmenter") -> None:
+    import torch
+
+    offsets = torch.arange(16).view(2, 8)
+    contract = (
+        "called with offsets [2, 8], its segmenter must return units and weights, both [2, 8]"
+    )
+    with own.checked(contract):
+        returned = segmenter(offsets, torch.Generator().manual_seed(0), 0.0)
+        shapes = [list(part.shape) for part in returned]
+    if shapes != [[2, 8], [2, 8]]:
+        raise own.error(f"{contract}, not {' and '.join(map(str, shapes))}")
+
+
+def own_loss(c: ObjectiveConfigs, own: OwnCode) -> "Loss":
+    """The user's loss, without the labels that do not count."""
+    import torch
+    from torch import Tensor, nn
+
+    from data.masking import IGNORED_LABEL
+
+    loss = own() if isinstance(own.value, type) else own.value
+    if isinstance(loss, nn.Module):
+        loss.to(c.root().torch_device)
+    n_tokens = c.root().data.vocabulary.n_tokens
+    device = c.root().torch_device
+    logits = torch.linspace(-1, 1, 5 * n_tokens, device=device).view(5, n_tokens)
+    logits.requires_grad_()
+    contract = f"called with logits [5, {n_tokens}] and labels [5], it must return losses [5]"
+    own.check_signature(loss, 2)
+    with own.checked(contract), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        losses = loss(logits, torch.arange(5, device=device) % n_tokens)
+        shape = list(losses.shape)
+        is_trainable = losses.requires_grad
+    if shape != [5]:
+        raise own.error(f"{contract}, not {shape}")
+    if not is_trainable:
+        raise own.error("its losses have no gradient")
+
+    def of_labels(logits: Tensor, labels: Tensor) -> Tensor:
+        return loss(logits, labels.clamp(min=0)).masked_fill(labels == IGNORED_LABEL, 0.0)
+
+    return of_labels
+
+
+def own_tokenizer(reference: str) -> Any:
+    """The user's tokenizer; `data.tokens.custom` has its protocol."""
+    own = load("data.tokens", reference)
+    tokenizer = own()
+    with own.checked("it must have a list `tokens` and a method `encode`"):
+        list(tokenizer.tokens)
+        own.check_signature(tokenizer.encode, 1, "encode")
+    return tokenizer
+
+
+def vocabulary_of_run(run: RunFolder, values: Mapping[str, Any]) -> "Vocabulary":
+    """The vocabulary that a run has saved; `values` name its tokenizer, if it is the user's."""
+    from data.tokens.choose import load_vocabulary
+
+    tokens = values["data.tokens"]
+    tokenizer = own_tokenizer(tokens) if is_reference(tokens) else None
+    return load_vocabulary(run.vocabulary(), tokenizer)
+
+
+def own_corpus(reference: str) -> "Corpus":
+    """The text of the strings that the user's function yields."""
+    from data.corpus import Corpus
+
+    own = load("data.corpus", reference)
+    documents = own()
+    if isinstance(documents, str) or not isinstance(documents, Iterable):
+        raise own.error(f"it must yield strings, one per document, not return {_type(documents)}")
+    with own.checked("it must yield strings, one per document"):
+        return Corpus.from_documents(reference, documents)
+
+
+def own_callbacks(references: Sequence[str]) -> "list[Callback]":
+    """The user's callbacks, in order. A class may have any of the hooks of `Callback`."""
+    return [_own_callback(load("callbacks", reference)) for reference in references]
+
+
+def _own_callback(own: OwnCode) -> "Callback":
+    from training.callbacks.callback import Callback
+
+    if not isinstance(own.value, type):
+        raise own.error("it must be a class")
+    hooks = [name for name, value in vars(Callback).items() if callable(value)]
+    given = [name for name in hooks if getattr(own.value, name, None) is not None]
+    if not given:
+        raise own.error(f"it has none of the hooks {', '.join(hooks)}")
+    for name in given:
+        n_arguments = getattr(Callback, name).__code__.co_argcount
+        own.check_signature(getattr(own.value, name), n_arguments, name)
+    if not issubclass(own.value, Callback):
+        # adds the hooks that it lacks
+        named = type(own.name, (own.value, Callback), {"__module__": own.value.__module__})
+        own = OwnCode(own.key, own.path, own.name, named)
+    return own()
+
+
+def own_task(reference: str, use: str) -> "Task":
+    """The user's task, for a use: `report` or `selection`."""
+    from data.tasks.task import Task
+
+    own = load("--task", reference)
+    task = own(use)
+    if not isinstance(task, Task):
+        raise own.error(f"it must return a data.tasks.Task, not {_type(task)}")
+    return task
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__
+
+
+OPTIONS: dict[str, tuple[Any, Callable[[Any, OwnCode], Any]]] = {
+    "model.architecture": (ModelConfigs.architecture, own_model),
+    "training.optimizer": (TrainingConfigs.optimizer, own_optimizer),
+    "masking.strategy": (MaskingConfigs.strategy, own_masker),
+    "objective.loss": (ObjectiveConfigs.loss, own_loss),
+}
