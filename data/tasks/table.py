@@ -11,7 +11,12 @@ from runs.reading import read_bytes
 
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of the file
 FEWEST = 5  # training texts per label
-FORMS = ({"text", "label"}, {"text_a", "text_b", "label"}, {"text", "labels"})
+KINDS = {  # by the columns
+    frozenset({"text", "label"}): TEXT,
+    frozenset({"text_a", "text_b", "label"}): PAIR,
+    frozenset({"text", "labels"}): CHARACTER,
+}
+SPLITS = ("", "train", "test")
 
 
 def from_csv(path: Path) -> Task:
@@ -24,31 +29,22 @@ def from_csv(path: Path) -> Task:
     file is missing or not as above.
     """
     columns, rows = _read(path)
-    names = set(columns) - {"split"}
-    if names not in FORMS or len(set(columns)) < len(columns):
-        needed = "text and label, or text_a, text_b and label, or text and labels, in lower case, separated by commas"
+    kind = KINDS.get(frozenset(columns) - {"split"})
+    if kind is None or len(set(columns)) < len(columns):
         raise CorpusError(
-            f"{path} needs the columns {needed}; it has {', '.join(columns) or 'none'}"
+            f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
+            " labels, in lower case, separated by commas; it has " + (", ".join(columns) or "none")
         )
-    kind = CHARACTER if "labels" in names else PAIR if "text_a" in names else TEXT
-    found: dict[tuple[Example, str], None] = {}
+    examples = {}  # with their splits; equal rows count once
     for number, row in enumerate(rows, start=1):
-        if None in row:
-            raise CorpusError(
-                f"row {number} of {path} has too many columns: quote texts that contain commas"
-            )
-        if empty := [name for name in sorted(names) if not row[name]]:
-            raise CorpusError(f"row {number} of {path}: the column {empty[0]} is empty")
-        if row.get("split") not in (None, "", "train", "test"):
+        split = row.pop("split", "") or ""
+        if split not in SPLITS:
             raise CorpusError(f"row {number} of {path}: split must be train or test, or empty")
-        texts = (row["text_a"], row["text_b"]) if kind == PAIR else (row["text"],)
-        label = tuple(row["labels"]) if kind == CHARACTER else row["label"]
-        if kind == CHARACTER and len(label) != len(texts[0]):
-            raise CorpusError(
-                f"row {number} of {path}: labels must have one character per character of the text"
-            )
-        found[Example(texts, label), row.get("split") or ""] = None
-    return _split(path.name, kind, list(found))
+        try:
+            examples[_example(row, kind), split] = None
+        except ValueError as error:
+            raise CorpusError(f"row {number} of {path}: {error}") from error
+    return _split(path.name, kind, list(examples))
 
 
 def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -65,36 +61,67 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         ) from error
 
 
+def _example(row: dict[str, str], kind: str) -> Example:
+    """The example of a row. Raises ValueError if it is not whole.
+
+    Labels are printed and published, so they have no control characters, such as line ends.
+    """
+    if None in row:
+        raise ValueError("it has too many columns: quote texts that contain commas")
+    for name in sorted(row):
+        if not row[name]:
+            raise ValueError(f"the column {name} is empty")
+    label = row.get("label") or row["labels"]
+    if not label.isprintable():
+        raise ValueError(f"the label {label[:40]!r} has a character that cannot be printed")
+    if kind == PAIR:
+        return Example((row["text_a"], row["text_b"]), label)
+    text = row["text"]
+    if kind == TEXT:
+        return Example((text,), label)
+    if len(label) != len(text):
+        raise ValueError("labels must have one character per character of the text")
+    return Example((text,), tuple(label))
+
+
 def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     """Raises CorpusError if a label has fewer than five different training texts."""
-    # The examples of a stratum are split by the same share: those with a label, or all if
-    # characters have labels.
-    stratum = (lambda example: "") if kind == CHARACTER else (lambda example: str(example.label))
-    strata = [stratum(example) for example, _ in examples]
-    total = Counter(label for label, (_, split) in zip(strata, examples, strict=True) if not split)
+
+    def stratum(example: Example) -> str:
+        """The examples of a stratum are split by the same share."""
+        return "" if kind == CHARACTER else str(example.label)
+
+    n_unsplit = Counter(stratum(example) for example, split in examples if not split)
     seen = Counter[str]()
     pool: list[Example] = []
     test: list[Example] = []
-    for label, (example, split) in zip(strata, examples, strict=True):
-        seen[label] += not split
-        is_training = split == "train" or (
-            not split and seen[label] <= round(TRAINING_SHARE * total[label], 6)
-        )
-        (pool if is_training else test).append(example)
+    for example, split in examples:
+        label = stratum(example)
+        if not split:
+            seen[label] += 1
+            is_training = seen[label] <= round(TRAINING_SHARE * n_unsplit[label], 6)
+            split = "train" if is_training else "test"
+        (pool if split == "train" else test).append(example)
     pool = list(dict.fromkeys(pool))  # a row may occur with and without a split
-    counts, known = Counter(map(stratum, pool)), {example.texts for example in pool}
+    known = {example.texts for example in pool}
     test = [example for example in test if example.texts not in known]
-    if kind == CHARACTER and counts[""] < FEWEST:
-        raise CorpusError(f"{name} has {counts['']} different training texts: {FEWEST} are needed")
-    if rare := sorted(label for label in set(strata) if counts[label] < FEWEST):
+
+    counts = Counter(map(stratum, pool))
+    strata = {stratum(example) for example, _ in examples}
+    rare = sorted(label for label in strata if counts[label] < FEWEST)
+    if rare and kind == CHARACTER:
+        raise CorpusError(f"{name} has {len(pool)} different training texts: {FEWEST} are needed")
+    if rare:
         raise CorpusError(
-            f"{name}: {len(rare)} of {len(set(strata))} labels have fewer than {FEWEST} different training texts, such"
-            f" as {rare[0]!r} with {counts[rare[0]]}: merge such labels, and group numbers into classes"
+            f"{name}: {len(rare)} of {len(strata)} labels have fewer than {FEWEST} different"
+            f" training texts, such as {rare[0]!r} with {counts[rare[0]]}: merge such labels, and"
+            " group numbers into classes"
         )
     task = Task(name, kind, pool, test)
-    if only_in_test := sorted(set(Task(name, kind, test, []).labels) - set(task.labels)):
+    only_in_test = set(Task(name, kind, test, []).labels) - set(task.labels)
+    if only_in_test:
         raise CorpusError(
-            f"{name}: no training text has the label {only_in_test[0]!r}, and a test text has"
+            f"{name}: a test text has the label {min(only_in_test)!r}, and no training text has it"
         )
     if len(task.labels) < 2 or not test:
         raise CorpusError(

@@ -1,5 +1,6 @@
 """Tasks, their examples, and the registry of tasks."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -38,15 +39,10 @@ class Task:
     @property
     def labels(self) -> list[str]:
         """The labels of the pool, sorted."""
-        found = [example.label for example in self.pool]
-        return sorted(
-            {
-                label
-                for each in found
-                for label in ([each] if isinstance(each, str) else each)
-                if label
-            }
-        )
+        labels: set[str | None] = set()
+        for example in self.pool:
+            labels.update([example.label] if isinstance(example.label, str) else example.label)
+        return sorted(filter(None, labels))
 
     def draw(self, n_labels: int, seed: int) -> list[Example]:
         """`n_labels` examples of the pool, without replacement; all of them if there are fewer.
@@ -55,11 +51,12 @@ class Task:
         """
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self.pool)).tolist()
         if self.kind in (TEXT, PAIR):  # the first of each label, then the second of each, ...
-            seen: dict[str | Labels, int] = {}
+            seen = Counter[str | Labels]()
             rank = {}
             for i in order:
                 label = self.pool[i].label
-                rank[i] = seen[label] = seen.get(label, 0) + 1
+                rank[i] = seen[label]
+                seen[label] += 1
             order.sort(key=rank.__getitem__)
         return [self.pool[i] for i in order[:n_labels]]
 
