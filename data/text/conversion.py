@@ -7,10 +7,10 @@ type; `documents`, the ends of the training documents in ids and in characters, 
 and how often each id occurs.
 """
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import BufferedWriter
 from itertools import islice, pairwise
@@ -26,7 +26,10 @@ from runs.reading import read_bytes
 
 COUNTED_AT_ONCE = 1_000_000  # tokens
 SECONDS_BETWEEN_NOTES = 1.0  # of the progress
-TRAINING, VALIDATION, DOCUMENTS = FILES = "training.ids", "validation.ids", "documents"
+TRAINING = "training.ids"
+VALIDATION = "validation.ids"
+DOCUMENTS = "documents"
+FILES = (TRAINING, VALIDATION, DOCUMENTS)
 
 
 def convert(
@@ -42,48 +45,49 @@ def convert(
     `n_chars_done` is called with the number of characters that have been converted since its last
     call. Raises CorpusError or OSError.
     """
-    dtype = np.min_scalar_type(vocabulary.n_ids_in_text - 1)  # the smallest that holds all ids
+    n_ids = vocabulary.n_ids_in_text
+    dtype = np.min_scalar_type(n_ids - 1)  # the smallest that holds all ids
     with _output(folder) as (files, n_done, note):
-        parts = (
-            part
-            for source, n in zip(sources, n_training, strict=True)
-            for part in _parts(source, n)
-        )
+        parts = parts_of(sources, n_training)
         n_chars = 0  # of the training text
         for part, block in islice(parts, n_done):
-            n_chars += len(block.text) if part == TRAINING else 0
+            if part == TRAINING:
+                n_chars += len(block.text)
             n_chars_done(len(block.text))
-        written = time.monotonic()
+        noted = time.monotonic()
         for part, block, ids, ends in parallel_map(partial(_encoded, vocabulary, dtype), parts):
             if part == TRAINING:
-                files[DOCUMENTS].write(
-                    (ends + np.array([files[TRAINING].tell() // dtype.itemsize, n_chars])).data
-                )
+                n_ids_before = files[TRAINING].tell() // dtype.itemsize
+                files[DOCUMENTS].write(np.add(ends, [n_ids_before, n_chars]).data)
                 n_chars += len(block.text)
             files[part].write(ids.data)
             n_done += 1
             n_chars_done(len(block.text))
-            if time.monotonic() - written > SECONDS_BETWEEN_NOTES:
+            if time.monotonic() > noted + SECONDS_BETWEEN_NOTES:
                 note(n_done)
-                written = time.monotonic()
+                noted = time.monotonic()
         note(n_done)
     counts = {
-        Path(name).stem: _counts(folder / name, dtype, vocabulary.n_ids_in_text)
-        for name in FILES[:2]
+        Path(part).stem: _counts(folder / part, dtype, n_ids) for part in (TRAINING, VALIDATION)
     }
     write_json(folder / "done.json", {"dtype": dtype.name, "counts": counts})
 
 
-@contextlib.contextmanager
-def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Callable[[int], None]]]:
+@contextmanager
+def _output(
+    folder: Path,
+) -> Iterator[tuple[dict[str, BufferedWriter], int, Callable[[int], None]]]:
     """Opens the files of a conversion to append to them, cut to their sizes in progress.json.
+
     Yields them by name, the number of blocks that they hold, and a function to note another number
-    and the sizes."""
+    and the sizes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "progress.json"
     progress = dict.fromkeys(("blocks", *FILES), 0)
-    with contextlib.suppress(OSError, ValueError):  # nothing is converted yet
-        progress = json.loads(read_bytes(folder / "progress.json"))
-    with contextlib.ExitStack() as stack:
+    with suppress(OSError, ValueError):  # nothing is converted yet
+        progress = json.loads(read_bytes(path))
+    with ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "ab")) for name in FILES}
         if any(progress[name] > file.tell() for name, file in files.items()):  # a damaged folder
             progress = dict.fromkeys(progress, 0)
@@ -91,62 +95,54 @@ def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Call
             file.seek(file.truncate(progress[name]))
 
         def note(n_blocks: int) -> None:
-            for file in files.values():
+            noted = {"blocks": n_blocks}
+            for name, file in files.items():
                 file.flush()
-                flush(Path(file.name))
-            write_json(
-                folder / "progress.json",
-                {"blocks": n_blocks} | {name: f.tell() for name, f in files.items()},
-            )
+                flush(folder / name)
+                noted[name] = file.tell()
+            write_json(path, noted)
 
         yield files, progress["blocks"], note
 
 
 def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     """How often each id occurs in a file."""
-    begins = range(0, path.stat().st_size, COUNTED_AT_ONCE * dtype.itemsize)
 
-    def counted(begin: int) -> np.ndarray:
-        return np.bincount(np.fromfile(path, dtype, COUNTED_AT_ONCE, offset=begin), minlength=n_ids)
+    def counted(offset: int) -> np.ndarray:
+        ids = np.fromfile(path, dtype, COUNTED_AT_ONCE, offset=offset)
+        return np.bincount(ids, minlength=n_ids)
 
-    return sum(parallel_map(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
+    offsets = range(0, path.stat().st_size, COUNTED_AT_ONCE * dtype.itemsize)
+    return sum(parallel_map(counted, offsets), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
-def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
-    """Each block of a file with the part that it belongs to; the block at the border is cut."""
-    left = n_training
-    for block in read_blocks(source):
-        source.check_unchanged()  # so that only text of the listed file is noted as converted
-        if left > len(block.text):
-            yield TRAINING, block
-        elif left:
-            yield (
-                TRAINING,
-                Block(block.text[:left], [*(end for end in block.ends if end < left), left]),
-            )
-            if left < len(block.text):
-                yield (
-                    VALIDATION,
-                    Block(block.text[left:], [end - left for end in block.ends if end > left]),
-                )
-        else:
-            yield VALIDATION, block
-        left = max(0, left - len(block.text))
+def parts_of(sources: Sequence[Source], n_training: Sequence[int]) -> Iterator[tuple[str, Block]]:
+    """Each block of the files with the part that it belongs to; a block at the border is cut."""
+    for source, left in zip(sources, n_training, strict=True):
+        for block in read_blocks(source):
+            source.check_unchanged()  # so that only text of the listed file is noted as converted
+            n = len(block.text)
+            if left:
+                ends = [end for end in block.ends if end < left]
+                if left <= n:
+                    ends.append(left)
+                yield TRAINING, Block(block.text[:left], ends)
+            if not left or left < n:
+                ends = [end - left for end in block.ends if end > left]
+                yield VALIDATION, Block(block.text[left:], ends)
+            left = max(0, left - n)
 
 
 def _encoded(
     vocabulary: Vocabulary, dtype: np.dtype, part_and_block: tuple[str, Block]
 ) -> tuple[str, Block, np.ndarray, np.ndarray]:
     """A block with its token ids, `[n]`, and the number of ids and of characters up to the end of
-    each document."""
+    each document, `[n_ends, 2]`."""
     part, block = part_and_block
     borders = sorted({0, *block.ends, len(block.text)})
-    documents = [
-        vocabulary.encode(block.text[begin:end]).numpy().astype(dtype)
-        for begin, end in pairwise(borders)
-    ]
-    n_ids = np.cumsum([0, *map(len, documents)])
-    chars = np.unique(block.ends).astype(np.int64)
-    ends = np.stack([n_ids[np.searchsorted(borders, chars)], chars], axis=1)
-    ids = np.concatenate(documents) if documents else np.empty(0, dtype)
-    return part, block, ids, ends
+    ids = [np.empty(0, dtype)]  # up to each border
+    for begin, end in pairwise(borders):
+        ids.append(vocabulary.encode(block.text[begin:end]).numpy().astype(dtype))
+    n_ids = np.cumsum([len(each) for each in ids])
+    ends = np.stack([n_ids, borders], axis=1)[np.isin(borders, block.ends)]
+    return part, block, np.concatenate(ids), ends

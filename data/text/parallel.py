@@ -1,10 +1,9 @@
-"""Applies a function to many items on all cores, and returns the results in order."""
+"""Maps a function over many items on all cores."""
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -16,13 +15,15 @@ def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 
     Threads are enough, because NumPy and tokenizers release Python's lock while they work.
     """
-    n_threads, futures = os.cpu_count() or 1, deque[Future[Result]]()
+    n_threads = os.cpu_count() or 1
+    futures = deque[Future[Result]]()
     pool = ThreadPoolExecutor(n_threads)
-    submitted = (pool.submit(function, item) for item in items)
     try:
-        futures.extend(islice(submitted, 2 * n_threads))
-        while futures:
-            yield futures.popleft().result()
-            futures.extend(islice(submitted, 1))
+        for item in items:
+            futures.append(pool.submit(function, item))
+            if len(futures) == 2 * n_threads:
+                yield futures.popleft().result()
+        for future in futures:
+            yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)  # after an error, the rest is not computed

@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import os
 import stat
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -123,42 +122,6 @@ def read_blocks(source: Source) -> Iterator[Block]:
     source.check_unchanged()
 
 
-def read_ranges(
-    source: Source, n_chars: int, ranges: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, str]]:
-    """Parts of a file of `n_chars` characters, at ascending ranges of offsets: each offset with the
-    text that begins there. A part may come in several pieces. Raises CorpusError."""
-    left, offset = deque(ranges), 0
-    # ASCII, so that an offset is a number of bytes
-    if is_plain(source.path) and source.size == n_chars:
-        source.check_unchanged()
-        with open(source.path, "rb") as file:
-            for begin, end in left:
-                file.seek(begin)
-                yield begin, file.read(end - begin).decode()
-        return
-    for block in read_blocks(source):
-        for begin, end in inside(left, offset, len(block.text)):
-            yield offset + begin, block.text[begin:end]
-        offset += len(block.text)
-        if not left:
-            return
-
-
-def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed
-    from `ranges`.
-
-    The text begins at `offset`. The next call continues with the text that follows.
-    """
-    while ranges and ranges[0][0] < offset + length:
-        begin, end = ranges.popleft()
-        yield max(begin - offset, 0), min(end - offset, length)
-        if end > offset + length:
-            ranges.appendleft((offset + length, end))
-            return
-
-
 def _opened(path: Path) -> Any:
     if path.suffix.lower() == ".gz":
         return gzip.open(path)
@@ -169,7 +132,9 @@ def _opened(path: Path) -> Any:
 
 def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
     """The text of a file, in pieces of BLOCK bytes."""
-    decoder, begin, offset = codecs.getincrementaldecoder("utf-8")(), b"", 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    begin = b""
+    offset = 0
     while True:
         content = file.read(BLOCK)
         begin = begin or content[:8]
@@ -214,22 +179,27 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
 
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
-    """Each row is a document."""
+    """Each row is a document. Leaves out copies of earlier rows, except of short ones."""
     documents: list[str] = []
-    size = n_copies = 0
-    for document in _without_copies(_rows(path)):
-        if document is None:
-            n_copies += 1
-            continue
+    size = 0
+    hashes = set[int]()
+    n_copies = 0
+    for document in _rows(path):
+        if len(document) >= DOCUMENT:
+            if hash(document) in hashes:
+                n_copies += 1
+                continue
+            hashes.add(hash(document))
         if size and size + len(document) > BLOCK:
             yield _joined(documents)
-            documents, size = [], 0
+            documents = []
+            size = 0
         if len(document) > BLOCK:
             yield from _document(document[i : i + BLOCK] for i in range(0, len(document), BLOCK))
         else:
             documents.append(document)
             size += len(document)
-    yield _joined(documents)._replace(n_copies=n_copies)
+    yield _joined(documents, n_copies)
 
 
 def _rows(path: Path) -> Iterator[str]:
@@ -238,27 +208,17 @@ def _rows(path: Path) -> Iterator[str]:
     file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)
     columns = {field.name: str(field.type) for field in file.schema_arrow}
     if columns.get(COLUMN) not in ("string", "large_string"):
-        found = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
+        others = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
         raise CorpusError(
-            f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})"
+            f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {others})"
         )
     for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
         for row in batch.column(0):
             yield row.as_py() or ""
 
 
-def _without_copies(rows: Iterable[str]) -> Iterator[str | None]:
-    """None instead of each copy of an earlier row, except of short ones."""
-    hashes = set[int]()
-    for row in rows:
-        before = len(hashes)
-        if len(row) >= DOCUMENT:
-            hashes.add(hash(row))
-        yield row if len(row) < DOCUMENT or len(hashes) > before else None
-
-
-def _joined(documents: list[str]) -> Block:
-    return Block("".join(documents), list(accumulate(map(len, documents))))
+def _joined(documents: list[str], n_copies: int = 0) -> Block:
+    return Block("".join(documents), list(accumulate(map(len, documents))), n_copies)
 
 
 def _pyarrow(path: Path) -> Any:

@@ -7,7 +7,6 @@ import mmap
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +15,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert
-from data.text.sources import CorpusError, inside, is_plain, list_sources, read_ranges
+from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert, parts_of
+from data.text.sources import CorpusError, is_plain, list_sources
 from data.text.survey import Surveyed, split, survey
 from data.vocabulary import Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
@@ -66,18 +65,19 @@ class StoredIds:
 
     def __getitem__(self, offsets: torch.Tensor) -> torch.Tensor:
         """The ids (int64) at `offsets` `[batch, seq_len]`, which are close to each other in each
-        window. The disk reads all windows at the same time; their memory then goes back to the
-        operating system."""
+        window.
+
+        The disk reads all windows at the same time. The operating system then gets their memory
+        back.
+        """
         size = self.ids.element_size()
-        begins, ends = (
-            offsets.amin(1) * size // mmap.PAGESIZE * mmap.PAGESIZE,
-            (offsets.amax(1) + 1) * size,
-        )
-        for begin, length in zip(begins.tolist(), (ends - begins).tolist(), strict=True):
+        begins = offsets.amin(1) * size // mmap.PAGESIZE * mmap.PAGESIZE
+        lengths = (offsets.amax(1) + 1) * size - begins
+        for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
             self._map.madvise(mmap.MADV_WILLNEED, begin, length)
-        found = self.ids[offsets].long()
+        ids = self.ids[offsets].long()
         self._map.madvise(mmap.MADV_DONTNEED)
-        return found
+        return ids
 
 
 @dataclass(frozen=True)
@@ -98,26 +98,32 @@ class StoredText:
         try:
             with (
                 locked(cache / "lock", announce),
-                shown("reading", sum(s.size for s in sources), "B") as n_bytes_read,
+                shown("reading", sum(source.size for source in sources), "B") as bar,
             ):
-                files = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
+                files = survey(sources, cache / "files.jsonl", announce, bar.update)
         except OSError as error:
             raise CorpusError(
                 f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})"
             ) from error
         first = {file.sha256: file for file in reversed(files)}
-        if len(first) < len(files):
+        n_left_out = len(files) - len(first)
+        if n_left_out:
             announce(
-                f"leaving out {len(files) - len(first):,} of {len(files):,} files, which are copies of others"
+                f"leaving out {n_left_out:,} of {len(files):,} files, which are copies of others"
             )
-        if n_copies := sum(file.n_copies for file in first.values()):
+        n_copies = sum(file.n_copies for file in first.values())
+        if n_copies:
             announce(
-                f"leaving out {n_copies:,} rows of Parquet files, which are copies of others in their file"
+                f"leaving out {n_copies:,} rows of Parquet files, which are copies of others in"
+                " their file"
             )
-        parts = {file.path: file.path.relative_to(path).parts for file in files}
-        folders = {file: found[0] if len(found) > 1 else "." for file, found in parts.items()}
-        kept = sorted((f for f in files if first[f.sha256] is f), key=lambda f: folders[f.path])
-        return cls(kept, [folders[file.path] for file in kept], cache, announce)
+
+        def folder_of(file: Surveyed) -> str:
+            folder, *rest = file.path.relative_to(path).parts or "."
+            return folder if rest else "."
+
+        kept = sorted((file for file in files if first[file.sha256] is file), key=folder_of)
+        return cls(kept, list(map(folder_of, kept)), cache, announce)
 
     @cached_property
     def n_chars(self) -> int:
@@ -131,18 +137,18 @@ class StoredText:
     @cached_property
     def folder_chars(self) -> dict[str, int]:
         """The number of training characters of each folder, in the order of the text."""
-        found = dict.fromkeys(self.folders, 0)
+        n_chars = dict.fromkeys(self.folders, 0)
         for folder, n in zip(self.folders, self.n_training, strict=True):
-            found[folder] += n
-        return found
+            n_chars[folder] += n
+        return n_chars
 
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in the whole text."""
-        found = Counter[str]()
+        counts = Counter[str]()
         for file in self.files:
-            found.update(file.counts)
-        return found
+            counts.update(file.counts)
+        return counts
 
     @cached_property
     def sha256(self) -> str:
@@ -169,21 +175,18 @@ class StoredText:
         return training, validation
 
     def _sampled(self) -> tuple[str, str]:
-        n_training, offsets = sum(self.n_training), [0, 0]
-        found: tuple[list[str], list[str]] = ([], [])
-        wanted = [pieces(n_training), pieces(self.n_chars - n_training)]
-        with shown("sampling", self.n_chars, " characters") as n_chars_done:
-            for file, n in zip(self.files, self.n_training, strict=True):
-                lengths = n, file.n_chars - n
-                of_file = [
-                    list(inside(*each)) for each in zip(wanted, offsets, lengths, strict=True)
-                ]
-                ranges = of_file[0] + [(n + begin, n + end) for begin, end in of_file[1]]
-                for begin, text in read_ranges(file, file.n_chars, ranges) if ranges else ():
-                    found[begin >= n].append(text)
-                offsets = [offset + length for offset, length in zip(offsets, lengths, strict=True)]
-                n_chars_done(file.n_chars)
-        return "".join(found[0]), "".join(found[1])
+        n_training = sum(self.n_training)
+        wanted = {TRAINING: pieces(n_training), VALIDATION: pieces(self.n_chars - n_training)}
+        offsets = dict.fromkeys(wanted, 0)
+        texts: dict[str, list[str]] = {part: [] for part in wanted}
+        with shown("sampling", self.n_chars, " characters") as bar:
+            for part, block in parts_of(self.files, self.n_training):
+                n = len(block.text)
+                for begin, end in inside(wanted[part], offsets[part], n):
+                    texts[part].append(block.text[begin:end])
+                offsets[part] += n
+                bar.update(n)
+        return "".join(texts[TRAINING]), "".join(texts[VALIDATION])
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
@@ -199,8 +202,8 @@ class StoredText:
                 self.announce(
                     f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}"
                 )
-                with shown("converting", self.n_chars, " characters") as n_chars_done:
-                    convert(self.files, vocabulary, self.n_training, folder, n_chars_done)
+                with shown("converting", self.n_chars, " characters") as bar:
+                    convert(self.files, vocabulary, self.n_training, folder, bar.update)
                 return StoredTokens.open(folder)
         except OSError as error:
             reason = error.strerror or error
@@ -242,13 +245,24 @@ def pieces(n_chars: int) -> deque[tuple[int, int]]:
     return deque((i * n_chars // n, i * n_chars // n + PIECE) for i in range(n))
 
 
+def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
+    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed
+    from `ranges`.
+
+    The text begins at `offset`. The next call continues with the text that follows.
+    """
+    while ranges and ranges[0][0] < offset + length:
+        begin, end = ranges.popleft()
+        yield max(begin - offset, 0), min(end - offset, length)
+        if end > offset + length:
+            ranges.appendleft((offset + length, end))
+            return
+
+
 def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@contextmanager
-def shown(task: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on a terminal. Yields a function to call with what was done since its
-    last call."""
-    with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5) as bar:
-        yield bar.update
+def shown(task: str, total: int, unit: str) -> tqdm:
+    """A progress bar on a terminal."""
+    return tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5)

@@ -42,25 +42,28 @@ def survey(
     `announce` is called with a line before files are read, `n_bytes_read` with the number of their
     bytes that have been read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
-    before = list(_load(cache))
-    known = {entry.path: entry for entry in before}
+    lines = list(_load(cache))
+    known = {entry.path: entry for entry in lines}
     entries = {source: _renewed(known.get(source.path), source) for source in sources}
-    new = [source for source, entry in entries.items() if not entry]
+    new = [source for source in sources if not entries[source]]
+    n_bytes = sum(source.size for source in new)
     if new:
-        size = f"{sum(source.size for source in new) / 1e6:,.1f} MB"
         announce(
-            f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed"
+            f"reading {len(new):,} of {len(sources):,} files ({n_bytes / 1e6:,.1f} MB), which are"
+            " new or have changed"
         )
-    n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
-    blocks = ((source, block) for source in new for block in read_blocks(source))
-    for source, counted in groupby(parallel_map(_count, blocks), key=itemgetter(0)):
-        entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
+    n_bytes_read(sum(source.size for source in sources) - n_bytes)
+    for source, counted in groupby(parallel_map(_count, _blocks(new)), key=itemgetter(0)):
+        entry = _summed(source, counted, n_bytes_read)
         append_line(cache, _line(entry))  # an interrupted survey goes on from the last line
-    found = [entry for entry in entries.values() if entry]
-    # lines out of date
-    if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:
-        write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
-    return found
+        lines.append(entry)
+        known[source.path] = entry
+        entries[source] = entry
+    surveyed = {entry.path: entry for entry in entries.values() if entry}
+    if len(lines) > len(surveyed) or known != surveyed:  # lines are out of date
+        content = "".join(_line(entry) + "\n" for entry in surveyed.values())
+        write_atomically(cache, content.encode())
+    return list(surveyed.values())
 
 
 def _line(entry: Surveyed) -> str:
@@ -89,14 +92,17 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _blocks(sources: Iterable[Source]) -> Iterator[tuple[Source, Block]]:
+    for source in sources:
+        for block in read_blocks(source):
+            yield source, block
+
+
 def _count(source_and_block: tuple[Source, Block]) -> Counted:
     """How often each code point occurs in a block."""
     source, block = source_and_block
-    return (
-        source,
-        block,
-        np.bincount(np.frombuffer(block.text.encode("utf-32-le"), dtype=np.uint32), minlength=1),
-    )
+    codes = np.frombuffer(block.text.encode("utf-32-le"), dtype=np.uint32)
+    return source, block, np.bincount(codes, minlength=1)
 
 
 def _summed(
@@ -105,24 +111,25 @@ def _summed(
     """The survey of a file from its blocks."""
     name = f"data.corpus: {str(source.path)!r}"
     counts = np.zeros(0, dtype=np.int64)
-    digest, n_copies = hashlib.sha256(), 0
-    for _, block, found in parts:
-        if found[0]:
+    digest = hashlib.sha256()
+    n_copies = 0
+    for _, block, of_block in parts:
+        if of_block[0]:
             raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
-        counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
-        counts[: len(found)] += found
+        counts = np.pad(counts, (0, max(0, len(of_block) - len(counts))))
+        counts[: len(of_block)] += of_block
         n_copies += block.n_copies
-        content = block.text.encode()
-        digest.update(content)
         if is_plain(source.path):
+            content = block.text.encode()
+            digest.update(content)
             n_bytes_read(len(content))
     if not counts.any():
         raise CorpusError(f"{name} has no text: remove it")
+    sha256 = digest.hexdigest()
     if not is_plain(source.path):
         n_bytes_read(source.size)
-    sha256 = digest.hexdigest() if is_plain(source.path) else _sha256(source.path)
-    codes = counts.nonzero()[0]
-    of_characters = dict(zip(map(chr, codes.tolist()), counts[codes].tolist(), strict=True))
+        sha256 = _sha256(source.path)
+    of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
     n_chars = int(counts.sum())
     return Surveyed(
         **vars(source), sha256=sha256, n_chars=n_chars, counts=of_characters, n_copies=n_copies
@@ -138,19 +145,20 @@ def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
     file with more than a tenth of its folder may be cut. `folders` are those of the files,
     ascending.
     """
-    found: list[int] = []
-    for _, numbers in groupby(range(len(files)), key=lambda i: folders[i]):
-        found += _of_folder([files[i] for i in numbers])
-    return found
+    n_training: list[int] = []
+    for _, group in groupby(zip(folders, files, strict=True), key=itemgetter(0)):
+        n_training += _split_folder([file for _, file in group])
+    return n_training
 
 
-def _of_folder(files: Sequence[Surveyed]) -> list[int]:
+def _split_folder(files: Sequence[Surveyed]) -> list[int]:
     n_chars = sum(file.n_chars for file in files)
-    n_training, found = int(n_chars * 0.9), [0] * len(files)
-    left = n_training
-    for i, file in sorted(enumerate(files), key=lambda each: each[1].sha256):
-        is_cut = left < file.n_chars
-        if not is_cut or file.n_chars > n_chars - n_training:
-            found[i] = min(left, file.n_chars)
-        left = max(0, left - file.n_chars)
-    return found
+    left = int(n_chars * 0.9)
+    longest_whole = n_chars - left
+    n_training = [0] * len(files)
+    for i in sorted(range(len(files)), key=lambda i: files[i].sha256):
+        n = files[i].n_chars
+        if n <= left or n > longest_whole:
+            n_training[i] = min(left, n)
+        left = max(0, left - n)
+    return n_training
