@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from labml.configs import option
 
+from configs.keys import ConfigError
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.training import TrainingConfigs
+from distributed.launch import n_started
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,6 +24,10 @@ def transformer(c: ModelConfigs) -> "nn.Module":
 
     from model.labml_transformer import LabmlTransformer
 
+    if c.d_model % 2:
+        raise ConfigError(
+            f"model.d_model={c.d_model} is odd: the positions of model.architecture=labml_nn need pairs"
+        )
     parts = TransformerConfigs()
     parts.n_src_vocab = parts.n_tgt_vocab = c.n_tokens
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
@@ -39,6 +45,16 @@ def masker(c: MaskingConfigs) -> "IndependentMasker":
 
     from data.masking import IndependentMasker
 
+    if n_started() > 1:
+        raise ConfigError(
+            "masking.strategy=labml_nn draws masks that processes cannot share: use random"
+        )
+    only = {"random_tokens": "uniform", "masks": "dynamic", "corrupt": "character"}
+    for key, value in only.items():
+        if getattr(c, key) != value:
+            raise ConfigError(
+                f"masking.{key}={getattr(c, key)}: masking.strategy=labml_nn supports {value} only"
+            )
     vocabulary = c.root().data.vocabulary
     mlm = MLM(
         padding_token=vocabulary.padding_token,

@@ -1,12 +1,12 @@
 """Checks of several keys together and of keys with rows, before anything is built."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from configs.keys import ConfigError, option_names, shortened
-from configs.masking import MaskingConfigs
+from configs.keys import ConfigError, shortened
+from configs.masking import STRATEGY_NAMES
 from configs.references import is_reference
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
@@ -16,6 +16,7 @@ from training.schedule import masking_rates
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 SHORTEST_PAIR = 5  # tokens: [CLS] A [SEP] B [SEP]
+LONGEST_WINDOW = 2**20
 NUMBER = (int, float)  # types of YAML values; the type of true and false is bool
 MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 
@@ -47,14 +48,6 @@ def check(values: Mapping[str, Any]) -> None:
     d_model, n_heads = values["model.d_model"], values["model.n_heads"]
     if d_model % n_heads:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
-    if values["model.architecture"] == "modern" and d_model // n_heads % 2:
-        raise ConfigError(
-            f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
-        )
-    if values["model.architecture"] == "labml_nn" and d_model % 2:
-        raise ConfigError(
-            f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs"
-        )
     if not matches(values["plan.curve"], PLANNED):
         raise ConfigError(
             "plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it"
@@ -79,31 +72,10 @@ def _check_masking(values: Mapping[str, Any]) -> None:
             "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of what is selected"
         )
     strategy, mixture = values["masking.strategy"], values["masking.mixture"]
-    if strategy == "labml_nn":
-        _check_labml_nn(values)
     if strategy == "mixture":
-        _check_mixture(
-            mixture, option_names(MaskingConfigs, "strategy").keys() - {"mixture", "labml_nn"}
-        )
+        _check_mixture(mixture)
     elif mixture:
         raise ConfigError(f"masking.mixture requires masking.strategy=mixture (now {strategy})")
-
-
-def _check_labml_nn(values: Mapping[str, Any]) -> None:
-    if n_started() > 1:
-        raise ConfigError(
-            "masking.strategy=labml_nn draws masks that processes cannot share: use random"
-        )
-    only = {
-        "masking.random_tokens": "uniform",
-        "masking.masks": "dynamic",
-        "masking.corrupt": "character",
-    }
-    for key, value in only.items():
-        if values[key] != value:
-            raise ConfigError(
-                f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only"
-            )
 
 
 def _check_objective(values: Mapping[str, Any]) -> None:
@@ -112,10 +84,6 @@ def _check_objective(values: Mapping[str, Any]) -> None:
     if not (values["objective.nsp"] or values["objective.sop"]):
         return
     key = "objective.nsp" if values["objective.nsp"] else "objective.sop"
-    if values["model.architecture"] == "labml_nn":
-        raise ConfigError(
-            f"{key}: model.architecture=labml_nn has no segment embeddings: use modern"
-        )
     if values["data.sampling"] != "random":
         raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
     for other in ("data.within_documents", "data.weights"):
@@ -140,8 +108,8 @@ def _check_stages(values: Mapping[str, Any]) -> None:
     _check_untils("training.stages", stages)
 
 
-def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
-    """Raise ConfigError if `masking.mixture` is not a mixture of `strategies`."""
+def _check_mixture(rows: list[Any]) -> None:
+    """Raise ConfigError if `masking.mixture` is not a mixture of strategies."""
     if not rows:
         raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{MIXTURE}]")
     for number, row in enumerate(rows, start=1):
@@ -150,10 +118,10 @@ def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
             raise ConfigError(f"{where} is not of the form {MIXTURE}")
         shares = {name: share for name, share in row.items() if name != "until"}
         for name, share in shares.items():
-            if name not in strategies and not is_reference(name):
-                choices = ", ".join(sorted(strategies))
+            if name not in STRATEGY_NAMES and not is_reference(name):
                 raise ConfigError(
-                    f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}"
+                    f"{where}: unknown strategy {shortened(name)!r}: choose among"
+                    f" {', '.join(STRATEGY_NAMES)}, or file.py:name"
                 )
             if type(share) not in NUMBER or not 0 <= share <= 1e6:
                 raise ConfigError(
@@ -206,12 +174,10 @@ def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
                 f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1"
             )
 
-    seq_len, longest = row["seq_len"], 2**20
-    if values["model.architecture"] == "labml_nn":
-        longest = 5_000  # it encodes the positions of so many
-    if type(seq_len) is not int or not 2 <= seq_len <= longest:
+    seq_len = row["seq_len"]
+    if type(seq_len) is not int or not 2 <= seq_len <= LONGEST_WINDOW:
         raise ConfigError(
-            f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}"
+            f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {LONGEST_WINDOW:,}"
         )
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
     if chars % (seq_len * grad_accum_steps * n_started()):

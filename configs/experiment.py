@@ -17,6 +17,7 @@ from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.objective import ObjectiveConfigs
 from configs.outputs import CheckpointConfigs, PlanConfigs, SampleConfigs
+from configs.references import line_of
 from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from distributed.launch import local_rank, n_started
@@ -115,6 +116,13 @@ def network(c: Configs) -> "nn.Module":
     else:
         model = c.model.architecture.to(c.torch_device)
     check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
+    longest = max(row["seq_len"] for row in c.training.stages)
+    max_seq_len = getattr(model, "max_seq_len", longest)
+    if longest > max_seq_len:
+        raise ConfigError(
+            f"training.stages: seq_len={longest:,} is too long: this model.architecture reads at most"
+            f" {max_seq_len:,} tokens"
+        )
     return model
 
 
@@ -134,9 +142,8 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
             with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
                 shape = list(model(inputs, positions).shape)
         except Exception as error:  # whatever a user's model raises
-            raise ConfigError(
-                f"model.architecture: {contract}, but raises {type(error).__name__}: {error}"
-            ) from error
+            reason = line_of(error) or f"{type(error).__name__}: {error}"
+            raise ConfigError(f"model.architecture: {contract}, but raises {reason}") from error
         if shape != [n, n_tokens]:
             raise ConfigError(f"model.architecture: {contract}, not {shape}")
 

@@ -1,6 +1,5 @@
 """Which characters are hidden from the model, and what replaces them."""
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from labml.configs import option
@@ -8,13 +7,28 @@ from labml.configs import option
 from configs.branch import Branch
 from configs.keys import ConfigError, Key
 from configs.seeds import derived_seed
-from runs.files import ROOT
 
 if TYPE_CHECKING:
     import torch
 
     from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
+
+
+# of `data.masking.strategies`, which imports PyTorch
+STRATEGY_NAMES = (
+    "random",
+    "whole_word",
+    "span",
+    "span_characters",
+    "entity",
+    "frequency",
+    "contextual",
+    "pmi",
+    "semantic",
+    "syntax",
+    "adaptive",
+)
 
 
 class MaskingConfigs(Branch):
@@ -128,16 +142,7 @@ def segmenter_of(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
     return for_tokens(strategy, data.loaded, data.training_ids, data.vocabulary)
 
 
-def strategy_names() -> list[str]:
-    """The functions with `@strategy` above them, read from their files without importing PyTorch."""
-    files = [ROOT / "data" / "masking" / name for name in ("segmenters.py", "strategies.py")]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    return re.findall(r"^@strategy\ndef (\w+)\(", text, re.MULTILINE)
-
-
-def register(name: str) -> None:
-    """Make a strategy an option of `masking.strategy`."""
-
+def _register(name: str) -> None:
     def masker(c: MaskingConfigs) -> "Masker":
         from data.masking.strategies import STRATEGIES
 
@@ -146,5 +151,5 @@ def register(name: str) -> None:
     option(MaskingConfigs.strategy, name)(masker)
 
 
-for _name in strategy_names():
-    register(_name)
+for _name in STRATEGY_NAMES:
+    _register(_name)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from labml.configs import option
 
 from configs.branch import Branch
-from configs.keys import Key
+from configs.keys import ConfigError, Key
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +36,7 @@ class ModelConfigs(Branch):
     ] = 0.0
 
     n_tokens: int
+    ngram_embedding: "NgramEmbedding | None"
 
 
 @option(ModelConfigs.n_tokens)
@@ -50,6 +51,11 @@ def modern(c: ModelConfigs) -> "nn.Module":
     from model import MaskedLanguageModel, ModernEncoder
     from model.pair_model import PairEncoder, PairModel
 
+    if c.d_model // c.n_heads % 2:
+        raise ConfigError(
+            f"model.d_model={c.d_model} / model.n_heads={c.n_heads} is odd: rotary positions need heads"
+            " of even size"
+        )
     objective = c.root().objective
     encoder = (PairEncoder if objective.nsp or objective.sop else ModernEncoder)(
         n_tokens=c.n_tokens,
@@ -58,11 +64,12 @@ def modern(c: ModelConfigs) -> "nn.Module":
         n_heads=c.n_heads,
         d_ff=c.d_ff,
         dropout=c.dropout,
-        ngrams=ngram_embedding(c),
+        ngrams=c.ngram_embedding,
     )
     return PairModel(encoder) if isinstance(encoder, PairEncoder) else MaskedLanguageModel(encoder)
 
 
+@option(ModelConfigs.ngram_embedding)
 def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":
     """The n-gram embeddings that the keys ask for, for any architecture."""
     from model.ngrams import NGRAMS, NgramEmbedding

@@ -15,6 +15,8 @@ class LabmlTransformer(nn.Module):
     positions only, which does not change their logits.
     """
 
+    max_seq_len = 5_000  # labml_nn encodes so many positions
+
     def __init__(self, *, encoder: Encoder, src_embed: nn.Module, generator: Generator):
         super().__init__()
         self.encoder = encoder

@@ -10,15 +10,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
-import torch
-from labml.configs import option
 
 from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.command_line.program import run_main
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from configs.model import ModelConfigs
 from data.corpus import ENVIRONMENT_VARIABLE, CorpusError
 from experiment import main
 from model.labml_transformer import LabmlTransformer
@@ -35,7 +32,6 @@ from tests.conftest import (
     without_times,
     written,
 )
-from tests.model.conftest import model_of
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +243,30 @@ def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(
         _ = configs.trainer, callbacks_of(configs)
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"model.d_model": 12, "model.n_heads": 4}, "heads of even size"),
+        (
+            {"model.architecture": "labml_nn", "model.d_model": 9, "model.n_heads": 3},
+            "model.d_model=9 is odd",
+        ),
+        (
+            {
+                "model.architecture": "labml_nn",
+                "training.stages": [{"until": 1.0, "seq_len": 8_192}],
+                "training.chars_per_step": 8_192,
+            },
+            "reads at most 5,000",
+        ),
+    ],
+)
+def test_keys_that_do_not_fit_the_model_are_refused_before_training(corpus_file, keys, message):
+    values = {"device": "cpu", "data.corpus": str(corpus_file), "model.n_layers": 1}
+    with one_line(ConfigError, message):
+        _ = configs_of(values | keys).network
+
+
 def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_file, tmp_path):
     (tmp_path / "logs").write_text("in the way")
     assert "set logs to a folder" in refused(f"data.corpus={corpus_file}")
@@ -270,18 +290,16 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
     ("returned", "message"),
     [
         ("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"),
-        ("inputs[positions, 99]", "but raises IndexError"),
+        ("inputs[positions, 99]", r"but raises own\.py, line 5: IndexError"),
     ],
 )
-def test_a_model_that_breaks_the_contract_is_refused(corpus_file, returned: str, message: str):
-    name = f"broken_{len(returned)}"
-
-    @option(ModelConfigs.architecture, name)
-    def broken(c: ModelConfigs) -> torch.nn.Module:
-        return model_of(lambda inputs, positions: eval(returned))
-
-    configs = configs_of(
-        {"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"}
+def test_a_model_that_breaks_the_contract_is_refused(tmp_path, corpus_file, returned, message):
+    content = (
+        "import torch\n\nclass Broken(torch.nn.Linear):\n"
+        f"    def forward(self, inputs, positions):\n        return {returned}\n\n"
+        "def broken(c):\n    return Broken(2, 2)\n"
     )
+    path = written(tmp_path / "own.py", content)
+    keys = {"data.corpus": str(corpus_file), "device": "cpu"}
     with pytest.raises(ConfigError, match=message):
-        _ = configs.network
+        _ = configs_of(keys | {"model.architecture": f"{path}:broken"}).network

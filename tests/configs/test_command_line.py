@@ -97,8 +97,6 @@ WRONG = {
     "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5: it must be a number above 0"),
     "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
     "n_heads": (["model.d_model=128", "model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
-    "odd heads": (["model.d_model=12", "model.n_heads=4"], "rotary positions need heads of even size"),
-    "odd vectors": (["model.architecture=labml_nn", "model.d_model=9", "model.n_heads=3"], "model.d_model=9 is odd"),
     "order": (["training.stages=[{until: 0.7, seq_len: 8}, {until: 0.3, seq_len: 8}]"], "until=0.3 must be above 0.7"),
     "stages that end early": (["training.stages=[{until: 0.9, seq_len: 32}]"], "last row must have until=1.0"),
     "no stages": (["training.stages=[]"], "training.stages is empty"),
@@ -116,7 +114,6 @@ WRONG = {
     "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "warmup + training.decay is above 1"),
     "no logs": (["logs="], "logs is empty"),
     "a date that is none": (["training.stages=[2024-13-45]"], "must be a list in YAML"),
-    "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn supports dynamic only"),
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
     "mixture's strategy": ([MIXTURE, "masking.mixture=[{until: 1.0, spam: 1}]"], "unknown strategy 'spam'"),
     "mixture's nan": ([MIXTURE, "masking.mixture=[{until: .nan, span: 1}, {until: 1.0, span: 1}]"], "until=nan must"),
@@ -135,10 +132,9 @@ WRONG = {
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
     "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
     "two objectives": (["objective.nsp=true", "objective.sop=true"], "choose one"),
-    "pairs of labml_nn": (["--preset", "annotated", "objective.nsp=true"], "no segment embeddings"),
     "shuffled pairs": (["objective.sop=true", "data.sampling=shuffled"], "data.sampling=random"),
     "short pairs": (["objective.sop=true", "training.stages=[{until: 1.0, seq_len: 4}]"], "needs 5"),
-    "long labml_nn": (["--preset", "annotated", "training.stages=[{until: 1.0, seq_len: 8192}]"], "from 2 to 5,000"),
+    "a callback that is no reference": (["callbacks=[my.py]"], "callbacks: my.py is not of the form file.py:name"),
 }  # fmt: skip
 
 

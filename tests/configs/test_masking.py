@@ -4,12 +4,10 @@ own."""
 import pytest
 import torch
 
-from configs.experiment import Configs
-from configs.keys import ConfigError, keys_of
-from configs.masking import MaskingConfigs, register, strategy_names
-from data.masking.segmenters import Segmenter
-from data.masking.strategies import STRATEGIES, strategy
-from tests.conftest import check_resumes, configs_for, written
+from configs.keys import ConfigError
+from configs.masking import STRATEGY_NAMES
+from data.masking.strategies import STRATEGIES
+from tests.conftest import check_resumes, configs_for, one_line, written
 from tests.data.masking.helpers import Fresh
 
 TEXT = (
@@ -21,8 +19,8 @@ OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30
 MIXTURE = [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]
 
 
-def test_the_strategies_read_without_pytorch_are_those_that_exist():
-    assert strategy_names() == list(STRATEGIES)
+def test_the_names_of_strategies_are_those_that_exist():
+    assert list(STRATEGY_NAMES) == list(STRATEGIES)
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, "mixture"])
@@ -58,23 +56,14 @@ def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(
 
 
 @pytest.fixture
-def custom_strategy(monkeypatch) -> None:
-    """Registers `fresh` for the time of a test."""
-    calculators = MaskingConfigs.__dict__["_calculators"]
-    monkeypatch.setitem(calculators, "strategy", list(calculators["strategy"]))
-    monkeypatch.setitem(STRATEGIES, "fresh", None)  # removes it after the test
-
-    @strategy
-    def fresh(text: str) -> Segmenter:
-        return Fresh(len(text))
-
-    register("fresh")
-    monkeypatch.setattr("configs.command_line.command.SETTINGS", keys_of(Configs))
+def fresh(tmp_path) -> str:
+    """A strategy in a file of the user."""
+    content = "from tests.data.masking.helpers import Fresh\n\ndef fresh(text):\n    return Fresh(len(text))\n"
+    return f"{written(tmp_path / 'own.py', content)}:fresh"
 
 
-@pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train):
-    found = check_resumes(train, 3, masking__strategy="fresh", training__max_steps=8)
+def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train, fresh):
+    found = check_resumes(train, 3, masking__strategy=fresh, training__max_steps=8)
     whole, stopped, resumed = (configs.masking.strategy.segmenter.times_masked for configs in found)
     # all masked characters of 8 steps, but for losses of 0
     assert whole.sum() > 8 * 0.9 * 512 * 0.15
@@ -82,21 +71,25 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train):
     assert torch.equal(resumed, whole)
 
 
-@pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_moves_to_another_device_is_a_value_of_the_key_and_may_be_in_a_mixture(
-    corpus_file,
-):
-    segmenter = STRATEGIES["fresh"]("some text").to(torch.device("meta"))
+def test_a_custom_strategy_moves_to_another_device_and_may_be_in_a_mixture(corpus_file, fresh):
+    segmenter = Fresh(9).to(torch.device("meta"))
     segmenter.observe(torch.tensor([1, 2], device="meta"), torch.ones(2, device="meta"))
     assert segmenter.times_masked.device.type == "meta"
     _, weights = segmenter(torch.arange(4, device="meta")[None], torch.Generator(), 0.0)
     assert weights.device.type == "meta"
-    assert "fresh" in keys_of(Configs)["masking.strategy"].key.choices
-    rows = [{"until": 1.0, "fresh": 1, "random": 1}]
+    rows = [{"until": 1.0, fresh: 1, "random": 1}]
     configs = configs_for(corpus_file, masking__strategy="mixture", masking__mixture=rows)
     configs.masking.strategy.segmenter.observe(torch.tensor([3]), torch.tensor([1.0]))
-    assert configs.masking.strategy.state_dict()["segmenter"]["fresh"]["times_masked"][3] == 1
+    assert configs.masking.strategy.state_dict()["segmenter"][fresh]["times_masked"][3] == 1
     with pytest.raises(ConfigError, match="static"):
         _ = configs_for(
-            corpus_file, masking__strategy="fresh", masking__masks="static"
+            corpus_file, masking__strategy=fresh, masking__masks="static"
         ).masking.strategy
+
+
+@pytest.mark.parametrize("key", ["masks", "random_tokens", "corrupt"])
+def test_the_masking_of_labml_nn_refuses_what_it_does_not_have(corpus_file, key):
+    value = {"masks": "static", "random_tokens": "unigram", "corrupt": "unit"}[key]
+    configs = configs_for(corpus_file, masking__strategy="labml_nn", **{f"masking__{key}": value})
+    with one_line(ConfigError, f"masking.{key}={value}: masking.strategy=labml_nn supports"):
+        _ = configs.masking.strategy
