@@ -23,7 +23,7 @@ from runs import statistics
 from runs.curves import save_measures
 from runs.files import write_json
 from runs.find import find_run
-from runs.run_files import read_object
+from runs.schema import read_object
 from trained.load import Trained, choose_threads, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.task_results import print_tasks

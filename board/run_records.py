@@ -20,8 +20,8 @@ from board.comparison import summary, with_rows
 from board.labml_messages import is_name
 from board.store import Store
 from runs.errors import InputError
+from runs.files import read_piece
 from runs.knobs import Knobs, knobs_of
-from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import (
     DELIVERED,

@@ -18,8 +18,7 @@ from data.play.grammar import PLAY, grammar, play
 from data.text.download import download
 from data.text.sources import CorpusError, not_text
 from data.text.stored import StoredText, path_of_large_text
-from runs.files import reporting_os_errors, write_atomically
-from runs.reading import read_bytes
+from runs.files import read_bytes, reporting_os_errors, write_atomically
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
 TINY_SHAKESPEARE_URL = (

@@ -21,7 +21,9 @@ def plain_text(text: str, limit: int = 64) -> str:
     escaped = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
-    return (escaped if len(escaped) <= limit else f"…{escaped[-limit:]}").replace("$", r"\$")
+    if len(escaped) > limit:
+        escaped = f"…{escaped[-limit:]}"
+    return escaped.replace("$", r"\$")
 
 
 def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
@@ -29,18 +31,18 @@ def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
     place of a legend."""
     axes.autoscale_view()
     to_axes = axes.transData + axes.transAxes.inverted()
-    ends = [
-        (line, *line.get_xydata()[-1])
-        for line in lines
-        if line.get_label()[0] != "_" and len(line.get_xydata())
-    ]
-    labels = [(to_axes.transform((x, y))[1], line, y) for line, x, y in ends]
+    ends = []
+    for line in lines:
+        points = line.get_xydata()
+        if line.get_label()[0] != "_" and len(points):
+            height = to_axes.transform(points[-1])[1]
+            if np.isfinite(height):
+                ends.append((height, line, points[-1][1]))
     place = -1.0
-    for height, line, value in sorted(labels, key=lambda label: label[0]):
-        if np.isfinite(height):
-            place = max(min(height, 1.0), place + 0.05)  # the end of a line may be cut off
-            text = f" {line.get_label()} {value:.3f}"
-            axes.text(1, place, text, color=line.get_color(), va="center", transform=axes.transAxes)
+    for height, line, value in sorted(ends, key=lambda end: end[0]):
+        place = max(min(height, 1.0), place + 0.05)  # the end of a line may be cut off
+        text = f" {line.get_label()} {value:.3f}"
+        axes.text(1, place, text, color=line.get_color(), va="center", transform=axes.transAxes)
 
 
 def save_figure(path: Path, figure: Figure) -> None:

@@ -1,10 +1,10 @@
-"""Writes files safely: atomically, in whole lines, and under locks; and the folder of the
-repository."""
+"""Reads regular files only, and writes files safely: atomically, in whole lines, and under locks."""
 
 import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +13,55 @@ from typing import IO, Any
 import yaml
 
 ROOT = Path(__file__).parent.parent  # of the repository
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Opens a file. Without O_NONBLOCK, opening a pipe waits for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file. Raises OSError for everything else, such as a pipe or a device."""
+    try:
+        file = open(path, "rb", opener=without_waiting)  # noqa: SIM115
+    except ValueError as error:  # a null byte or a surrogate in the path
+        raise OSError(errno.EINVAL, "not a valid path") from error
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        yield file
+
+
+def read_bytes(path: Path, limit: int = 2**28) -> bytes:
+    """Read a regular file of at most `limit` bytes. Raises OSError."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > limit:
+            raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
+        return file.read()
+
+
+def read_piece(path: Path, start: int, limit: int, *, may_split: bool = False) -> dict[str, Any]:
+    """The next whole lines of a file in at most `limit` bytes, and the bytes at which they begin
+    and end.
+
+    The piece is empty if there are none, or if `path` is not a regular file. A line longer than
+    `limit` is returned only if it `may_split`. If the file is shorter than `start`, because a
+    resumed run has cut it, its beginning is returned.
+    """
+    content = b""
+    try:
+        with opened(path) as file:
+            if start > os.fstat(file.fileno()).st_size:
+                start = 0
+            file.seek(start)
+            content = file.read(limit)
+    except OSError:
+        pass
+    n_whole = content.rfind(b"\n") + 1
+    if n_whole or not may_split:
+        content = content[:n_whole]
+    return {"from": start, "to": start + len(content), "text": content.decode("utf-8", "replace")}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -56,18 +105,23 @@ _Dumper.add_representer(str, _text)
 
 def to_yaml(content: Any, in_one_line: bool = False) -> str:
     """`content` as YAML, with characters as they are."""
-    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 10**9}
-    text = yaml.dump(content, Dumper=_Dumper, default_flow_style=in_one_line, **options)
+    text = yaml.dump(
+        content,
+        Dumper=_Dumper,
+        default_flow_style=in_one_line,
+        sort_keys=False,
+        allow_unicode=True,
+        width=10**9,
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 
 def append_line(path: Path, line: str) -> None:
     """Append a whole line or nothing. Raises OSError."""
+    content = (line + "\n").encode(errors="backslashreplace")  # a file name may hold surrogates
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:
-            # a file name may hold surrogates
-            content = (line + "\n").encode(errors="backslashreplace")
             if file.write(content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:

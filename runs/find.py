@@ -3,7 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
-from runs.run_folder import RunFolder, RunFolderError
+from runs.run_folder import RunFolder
+from runs.schema import RunFolderError
 
 LISTED = 10  # runs in an error message
 # a folder with either is a run; starting and resuming write the second
@@ -13,18 +14,11 @@ FILES = ("about.json", "config.yaml")
 def all_runs(logs: Path) -> list[RunFolder]:
     """Every run below `logs`, oldest first. Raises RunFolderError if `logs` cannot be read."""
     try:
-        found = {
-            path.parent: path
-            for name in FILES
-            for path in logs.glob(f"*/*/{name}")
-            if path.is_file()
-        }
-        return [
-            RunFolder(folder)
-            for folder in sorted(found, key=lambda folder: found[folder].stat().st_mtime)
-        ]
+        paths = [*logs.glob(f"*/*/{FILES[0]}"), *logs.glob(f"*/*/{FILES[1]}")]
+        ages = {path.parent: path.stat().st_mtime for path in paths if path.is_file()}
     except OSError as error:
         raise RunFolderError(f"cannot read {str(logs)[:100]} ({error.strerror})") from error
+    return [RunFolder(folder) for folder in sorted(ages, key=ages.__getitem__)]
 
 
 def find_run(name: str, logs: Path) -> RunFolder:
@@ -33,16 +27,16 @@ def find_run(name: str, logs: Path) -> RunFolder:
     Raises RunFolderError with a list of the runs if no run or several match.
     """
     with suppress(OSError):  # the name may be too long for a path
-        if any((Path(name) / file).is_file() for file in FILES):
+        if any(Path(name, file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
     runs = all_runs(logs)
     if name == "last" and runs:
         return runs[-1]
-    found = [run for run in runs if name and run.path.name.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    problem = f"{len(found)} runs begin with" if found else "there is no run"
-    raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(found or runs, logs)}")
+    matching = [run for run in runs if name and run.path.name.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    problem = f"{len(matching)} runs begin with" if matching else "there is no run"
+    raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(matching or runs, logs)}")
 
 
 def find_started_by(torchrun_id: str | None, logs: Path) -> RunFolder | None:
@@ -57,7 +51,7 @@ def find_started_by(torchrun_id: str | None, logs: Path) -> RunFolder | None:
 def _listed(runs: list[RunFolder], logs: Path) -> str:
     if not runs:
         return f"{logs} has no runs yet; python experiment.py makes one"
-    names = [f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:]]
-    return ("the latest are " if len(runs) > LISTED else "choose last, or one of ") + ", ".join(
-        names
-    )
+    names = ", ".join(f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:])
+    if len(runs) > LISTED:
+        return f"the latest are {names}"
+    return f"choose last, or one of {names}"

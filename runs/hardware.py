@@ -21,29 +21,24 @@ def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterat
     """Write a row of hardware.jsonl every ten seconds, in a thread, if possible. `step` returns the
     current training step, `gpu` is the UUID of the run's CUDA device."""
     ended = threading.Event()
-    thread = threading.Thread(
-        target=_record, args=(run, step, gpu, ended), name="hardware", daemon=True
-    )
+
+    def record() -> None:
+        with suppress(Exception):  # without this record, the run trains too
+            process = psutil.Process()
+            device = _nvml_device(gpu)
+            _usage(process, device)  # psutil measures the CPU since the previous call
+            while not ended.wait(SECONDS_BETWEEN):
+                row = {"step": step(), "time": round(time.time(), 1), **_usage(process, device)}
+                with suppress(OSError):
+                    run.append_hardware(row)
+
+    thread = threading.Thread(target=record, name="hardware", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join(SECONDS_TO_END)
-
-
-def _record(
-    run: RunFolder, step: Callable[[], int], gpu: str | None, ended: threading.Event
-) -> None:
-    # a machine that cannot be measured: the run trains without this record
-    with suppress(Exception):
-        process, device = psutil.Process(), _nvml_device(gpu)
-        _usage(process, device)  # psutil measures the CPU since the previous call
-        while not ended.wait(SECONDS_BETWEEN):
-            with suppress(OSError):
-                run.append_hardware(
-                    {"step": step(), "time": round(time.time(), 1), **_usage(process, device)}
-                )
 
 
 def _nvml_device(gpu: str | None) -> Any:

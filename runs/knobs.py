@@ -1,9 +1,7 @@
 """The knobs: settings that a user may change while a run trains."""
 
-import contextlib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from runs.errors import InputError
@@ -27,23 +25,24 @@ class Knobs:
 
 def knobs_of(values: Mapping[str, Any]) -> Knobs:
     """Check `values`, which come from JSON or from the command line. Raises InputError."""
-    unknown = set(values) - {"learning_rate_factor", "masking_prob"}
-    if unknown:
-        raise InputError(
-            f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob"
-        )
+    names = [field.name for field in fields(Knobs)]
+    for name in values:
+        if name not in names:
+            raise InputError(f"unknown knob {name!r}: choose {' or '.join(names)}")
     factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
-    wanted = values.get("masking_prob")
-    as_scheduled = wanted is None or str(wanted).lower() == "none"
-    return Knobs(factor, None if as_scheduled else _number("masking_prob", wanted, *RATES))
+    rate = values.get("masking_prob")
+    if rate is None or str(rate).lower() == "none":
+        return Knobs(factor)
+    return Knobs(factor, _number("masking_prob", rate, *RATES))
 
 
 def _number(name: str, value: Any, low: float, high: float) -> float:
-    number, word = math.nan, str(value)
-    # Python reads 1_0, and ١ as 1
-    if not isinstance(value, bool) and "_" not in word and word.isascii():
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            number = float(value)
+    word = str(value)
+    try:
+        # Python reads 1_0, and ١ as 1; neither is wanted, nor true
+        number = float(word if word.isascii() and "_" not in word else "")
+    except ValueError:
+        number = float("nan")
     if not low <= number <= high:  # nan is not
         raise InputError(f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}")
     return number

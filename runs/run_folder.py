@@ -12,11 +12,19 @@ from typing import Any
 
 import yaml
 
-from runs.files import append_line, flush, to_json, to_yaml, write_atomically, write_json
-from runs.run_files import RunFolderError, read_content, read_object, read_rows
+from runs.files import (
+    append_line,
+    flush,
+    to_json,
+    to_yaml,
+    without_waiting,
+    write_atomically,
+    write_json,
+)
 from runs.schema import (
     ABOUT,
     CORPUS,
+    DELIVERED,
     EVENT,
     GROWING,
     HARDWARE,
@@ -25,7 +33,11 @@ from runs.schema import (
     SIZES,
     STATUS,
     VOCABULARIES,
+    RunFolderError,
     checked,
+    read_content,
+    read_object,
+    read_rows,
 )
 
 ATTEMPTS_TO_LOCK = 10
@@ -79,9 +91,7 @@ class RunFolder:
 
     def is_locked(self) -> bool:
         try:
-            with open(
-                self.path / "lock", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-            ) as file:
+            with open(self.path / "lock", opener=without_waiting) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -93,24 +103,20 @@ class RunFolder:
         """The time of the run's last sign of life, in seconds since 1970."""
         if self.is_locked():
             return time.time()
-        files = [path for path in (*self._growing, self.status_path) if path.exists()]
-        return max((path.stat().st_mtime for path in files), default=0.0)
+        files = [*self._growing, self.status_path]
+        return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
 
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key; `--config` with this file repeats the run."""
         write_atomically(self.config_path, f"{to_yaml(values)}\n".encode())
 
-    def config(self) -> dict[str, Any]:
+    def config(self, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Every key of the run with its value."""
         try:
-            return checked(
-                yaml.safe_load(read_content(self.config_path)),
-                {},
-                str(self.config_path),
-                RunFolderError,
-            )
+            values = yaml.safe_load(read_content(self.config_path))
         except (yaml.YAMLError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
+        return checked(values, schema or {}, str(self.config_path), RunFolderError)
 
     def save_about(
         self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None
@@ -122,8 +128,9 @@ class RunFolder:
             "comment": comment,
             "overridden": list(overridden),
             "began": time.time(),
+            "launch": torchrun_id,
         }
-        write_json(self.about_path, about | {"launch": torchrun_id})
+        write_json(self.about_path, about)
 
     def torchrun_id(self) -> str | None:
         """The torchrun command that has started the run, if one has."""
@@ -131,52 +138,54 @@ class RunFolder:
 
     def about(self) -> dict[str, Any]:
         """The description of the run that a dashboard shows beside its curves."""
-        about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
-        config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
-        about["command"] = about["comment"]
-        # then the key has no effect
-        if all("masking_prob" in row for row in config["training.stages"]):
-            del config["masking.masking_prob"]
-        by_hand = [event for event in events if event["event"] == "changed by hand"]
-        if by_hand:
-            config = {
-                "changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"
-            } | config
-            about["comment"] += " (changed by hand)"
-        if status["status"] == "crashed":
-            about["comment"] = f"failed: {status['details']} | {about['comment']}"
-        corpus, knobs = self.corpus(), by_hand[-1].get("after") if by_hand else None
+        about = read_object(self.about_path, ABOUT)
+        config = self.config(SHOWN_CONFIG)
+        status = self.status()
+        corpus = self.corpus()
         corpus["name"] = Path(corpus["name"]).name
+        if all("masking_prob" in row for row in config["training.stages"]):
+            del config["masking.masking_prob"]  # the key has no effect
+
+        comment = about["comment"]
+        knobs = None
+        by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
+        if by_hand:
+            knobs = by_hand[-1].get("after")
+            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}", **config}
+            comment += " (changed by hand)"
+        if status["status"] == "crashed":
+            comment = f"failed: {status['details']} | {comment}"
+
         references = self.reference_lines() if self.reference_lines_path.exists() else {}
         references.pop("uniform", None)  # it would squeeze the curves
-        shown = {
+        return about | {
             "name": f"{about['name']}, {corpus['name']}",
+            "command": about["comment"],
+            "comment": comment,
             "configs": config,
             "explicit": about["overridden"],
-        }
-        shown |= {
             "folder": str(self.path.absolute()),
             "references": references,
             "corpus": corpus,
             "knobs": knobs,
+            # of the start, or the last resume, which shortens files
+            "started": self.config_path.stat().st_mtime,
         }
-        # of the start, or the last resume, which shortens files
-        shown["started"] = self.config_path.stat().st_mtime
-        return about | shown
 
     def command(self) -> str:
         """The command that started the run, for a shell."""
-        about, config = read_object(self.about_path, ABOUT), self.config()
-        given = {key: config[key] for key in about["overridden"] if key in config and key != "logs"}
-        words = [
-            f"{key}={to_yaml(it, in_one_line=True) if isinstance(it, list) else it}"
-            for key, it in given.items()
-        ]
+        about = read_object(self.about_path, ABOUT)
+        config = self.config()
         source = about["comment"]
+        words = []
         for key in about["overridden"]:
             source = source.partition(f" {key}=")[0]
+            if key in config and key != "logs":
+                value = config[key]
+                text = to_yaml(value, in_one_line=True) if isinstance(value, list) else value
+                words.append(f"{key}={text}")
         option, _, name = source.partition(" ")  # a path may have spaces
-        return " ".join([f"python experiment.py --{option}", *map(shlex.quote, (name, *words))])
+        return f"python experiment.py --{option} {shlex.join([name, *words])}"
 
     def save_status(self, status: str, details: str = "") -> None:
         """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""
@@ -193,12 +202,12 @@ class RunFolder:
         return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, Any]:
-        """The tokens of the run: the content from which `data.tokens.choose.load_vocabulary` makes
-        its vocabulary."""
-        found = read_object(self.vocabulary_path, {})
+        """The tokens of the run: the content from which
+        `data.tokens.vocabularies.load_vocabulary` makes its vocabulary."""
+        content = read_object(self.vocabulary_path, {})
         # whose files have no `tokens`
-        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])
-        return checked(found, schema, str(self.vocabulary_path), RunFolderError)
+        schema = VOCABULARIES.get(str(content.get("tokens")), VOCABULARIES["characters"])
+        return checked(content, schema, str(self.vocabulary_path), RunFolderError)
 
     def save_code(self, files: Mapping[Path, tuple[str, bytes]]) -> None:
         """Write copies of the user's own files; `files` has the name and the content of each copy."""
@@ -223,9 +232,8 @@ class RunFolder:
 
     def reference_lines(self) -> dict[str, float]:
         lines = read_object(self.reference_lines_path, {})
-        return checked(
-            lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError
-        )
+        schema = dict.fromkeys(lines, float)
+        return checked(lines, schema, str(self.reference_lines_path), RunFolderError)
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         append_line(self.metrics_path, to_json(row))
@@ -246,6 +254,11 @@ class RunFolder:
     def append_log(self, line: str) -> None:
         append_line(self.log_path, line)
 
+    def delivered_sizes(self) -> dict[str, int]:
+        """The sizes in bytes of the files that a dashboard receives."""
+        paths = [self.path / name for name in DELIVERED]
+        return {path.name: path.stat().st_size if path.exists() else 0 for path in paths}
+
     def sizes(self) -> dict[str, int]:
         """Flush the growing files to disk and return their sizes in bytes. A checkpoint stores them
         for `truncate`."""
@@ -259,11 +272,7 @@ class RunFolder:
         """Cut the growing files to the `sizes` that a checkpoint stored. Raises RunFolderError, and
         cuts nothing, if a row or an event before that is damaged or missing."""
         checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
-        for path, schema in (
-            (self.metrics_path, ROW),
-            (self.hardware_path, HARDWARE),
-            (self.events_path, EVENT),
-        ):
+        for path, schema in zip(self._growing, (ROW, HARDWARE, EVENT), strict=False):
             read_rows(path, schema, sizes.get(path.name, 0))
         for path in self._growing:
             if path.exists():

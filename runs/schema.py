@@ -1,5 +1,5 @@
-"""Checks content read from disk against a schema: which keys it must have, and of which kind each
-value is.
+"""Reads a run's files, and checks their content against a schema: which keys it must have, and of
+which kind each value is.
 
 A kind is one of:
 
@@ -10,11 +10,20 @@ A kind is one of:
 - a function that returns whether it accepts the value; it never receives MISSING.
 """
 
+import json
 import reprlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeGuard
 
+from runs.errors import InputError
+from runs.files import read_bytes
+
 MISSING = object()
+
+
+class RunFolderError(InputError):
+    """A run's folder cannot be written or read; the message is one line for the user."""
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -22,11 +31,15 @@ def is_number(value: Any) -> TypeGuard[float]:
     most 64 bits."""
     if isinstance(value, float):
         return abs(value) <= 1e300  # sums of several are finite too
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return type(value) is int and abs(value) < 2**63
 
 
 def is_size(value: Any) -> bool:
     return type(value) is int and value >= 0
+
+
+def is_character(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 1
 
 
 STATUSES = ("in progress", "completed", "crashed", "interrupted")
@@ -34,40 +47,77 @@ ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
 VOCABULARIES: dict[str, Mapping[str, Any]] = {  # by the kind of tokens
-    "characters": {
-        "characters": [lambda character: isinstance(character, str) and len(character) == 1],
-        "special_tokens": [str],
-    },
+    "characters": {"characters": [is_character], "special_tokens": [str]},
     "bytes": {"special_tokens": [str]},
     "subwords": {"tokenizer": dict, "special_tokens": [str]},
-    "custom": {"source": dict, "special_tokens": [str]},
 }
 HARDWARE = {"step": int}  # a row of hardware.jsonl
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
+MEASURED = (float, None)
 ROW = {  # of metrics.jsonl
-    **dict.fromkeys(("step", "chars", "seq_len"), int),
-    **dict.fromkeys(("seconds", "learning_rate", "loss.valid"), float),
-    **dict.fromkeys(
-        ("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"),
-        (float, None),
-    ),
+    "step": int,
+    "chars": int,
+    "seq_len": int,
+    "seconds": float,
+    "learning_rate": float,
+    "loss.valid": float,
+    "loss.train": MEASURED,
+    "loss.valid_stderr": MEASURED,
+    "loss.valid_at_seq_len": MEASURED,
+    "accuracy.valid": MEASURED,
 }
 PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]  # rows of plan.curve
-RATES = {
+SHOWN_CONFIG: dict[str, Any] = {
     "training.stages": [{"masking_prob": (float, [float], MISSING)}],
     "masking.masking_prob": float,
+    "plan.curve": (PLANNED, MISSING),
 }
-SHOWN_CONFIG: dict[str, Any] = RATES | {"plan.curve": (PLANNED, MISSING)}
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 METRICS, USAGE, _, LOG = GROWING
 DELIVERED = (METRICS, USAGE, LOG)  # to the dashboard
 SIZES = dict.fromkeys(GROWING, (is_size, MISSING))
 
 
+def read_content(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path} ({error.strerror})") from error
+
+
+def read_object(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return _parsed(read_content(path), schema, str(path))
+
+
+def read_rows(
+    path: Path, schema: Mapping[str, Any], size: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows in the first `size` bytes of a file, or in all of it except a line that is still
+    being written."""
+    content = read_content(path) if path.exists() else b""
+    if size and content[size - 1 : size] != b"\n":
+        raise RunFolderError(
+            f"{path} is damaged: it ends before the last row that the checkpoint counts"
+        )
+    lines = content[:size].split(b"\n")[:-1]
+    return [
+        _parsed(line, schema, f"line {number} of {path}")
+        for number, line in enumerate(lines, start=1)
+    ]
+
+
+def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{source} is damaged: it is not JSON") from error
+    return checked(parsed, schema, source, RunFolderError)
+
+
 def checked(
     content: Any, schema: Mapping[str, Any], source: str, error: type[ValueError] = ValueError
 ) -> dict[str, Any]:
-    """Return `content` if it is a dict that matches `schema`; it may have further keys.
+    """Return `content` if it is a dict that matches `schema`; it may have more keys.
 
     Raises `error` with one line that names `source` and the first key that does not match.
     """
@@ -76,8 +126,8 @@ def checked(
     for key, kind in schema.items():
         value = content.get(key, MISSING)
         if not matches(value, kind):
-            found = "missing" if value is MISSING else f"wrong ({_shown(value)})"
-            raise error(f"{source} is damaged: {key} is {found}")
+            problem = "missing" if value is MISSING else f"wrong ({_shown(value)})"
+            raise error(f"{source} is damaged: {key} is {problem}")
     return content
 
 
@@ -89,18 +139,21 @@ def _shown(value: Any) -> str:
 
 
 def matches(value: Any, kind: Any) -> bool:
-    if isinstance(kind, tuple):
-        return any(matches(value, option) for option in kind)
-    if isinstance(kind, list):
-        return isinstance(value, list) and all(matches(item, kind[0]) for item in value)
-    if isinstance(kind, dict) and str in kind:
-        return isinstance(value, dict) and all(matches(item, kind[str]) for item in value.values())
-    if isinstance(kind, dict):
-        return isinstance(value, dict) and all(
-            matches(value.get(key, MISSING), kind[key]) for key in kind
-        )
+    match kind:
+        case tuple():
+            return any(matches(value, option) for option in kind)
+        case list():
+            return isinstance(value, list) and all(matches(item, kind[0]) for item in value)
+        case dict() if not isinstance(value, dict):
+            return False
+        case dict() if str in kind:
+            return all(matches(item, kind[str]) for item in value.values())
+        case dict():
+            return all(matches(value.get(key, MISSING), kind[key]) for key in kind)
     if kind is None or kind is MISSING or value is MISSING:
         return value is kind
     if kind in (float, int):
         return isinstance(value, kind | int) and is_number(value)
-    return isinstance(value, kind) if isinstance(kind, type) else bool(kind(value))
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return bool(kind(value))

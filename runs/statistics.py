@@ -33,18 +33,16 @@ class Difference:
     @property
     def margin(self) -> float | None:
         """Half the width of the 95% interval; None if the spread is unknown or zero."""
-        return (
-            t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.stderr if self.stderr else None
-        )
+        if not self.stderr:
+            return None
+        return t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.stderr
 
     @property
     def p_value(self) -> float | None:
         """Two-sided p-value of Student's t-test; None if the spread is unknown or zero."""
-        return (
-            two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom)
-            if self.stderr
-            else None
-        )
+        if not self.stderr:
+            return None
+        return two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom)
 
     @property
     def verdict(self) -> str:
@@ -58,14 +56,18 @@ class Difference:
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     """Standard error of the mean; None for a single value."""
-    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5
 
 
 def with_error(value: str, error: float | None) -> str:
     """A number with its standard error, or half of its interval, in as many digits; alone if that
     is unknown."""
+    if error is None or math.isnan(error):
+        return value
     n_digits = len(value.partition(".")[2])
-    return value if error is None or math.isnan(error) else f"{value} ± {error:.{n_digits}f}"
+    return f"{value} ± {error:.{n_digits}f}"
 
 
 def paired_difference(
@@ -82,25 +84,21 @@ def seed_difference(group: Group, base: Group) -> Difference | None:
     if min(len(group.losses), len(base.losses)) < 2:
         return None
     variances = [each.losses.var(ddof=1) / len(each.losses) for each in (group, base)]
-    freedom = freedom_of_sum(variances, [len(group.losses) - 1, len(base.losses) - 1])
-    return Difference(
-        float(group.losses.mean() - base.losses.mean()), sum(variances) ** 0.5, freedom
-    )
+    freedom = freedom_of_sum(variances, [len(each.losses) - 1 for each in (group, base)])
+    mean = float(group.losses.mean() - base.losses.mean())
+    return Difference(mean, sum(variances) ** 0.5, freedom)
 
 
 def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
     """The degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946)."""
-    spread = sum(
-        variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
-    )
-    return float(sum(variances) ** 2 / spread) if spread else 1.0
+    parts = np.square(variances) / np.asarray(freedoms)
+    return float(sum(variances) ** 2 / parts.sum()) if any(variances) else 1.0
 
 
 def margin_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
     """Half the width of the 95% interval of a mean whose variance is the sum of `variances`."""
-    return t_quantile(CONFIDENCE, freedom_of_sum(variances, freedoms)) * float(
-        sum(variances) ** 0.5
-    )
+    t = t_quantile(CONFIDENCE, freedom_of_sum(variances, freedoms))
+    return t * float(sum(variances) ** 0.5)
 
 
 def group_by_settings(
@@ -110,18 +108,17 @@ def group_by_settings(
 ) -> list[Group]:
     """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's
     first run. A second run with the same settings and seed is left out."""
-    settings = [
-        {key: value for key, value in config.items() if key not in ignored} for config in configs
-    ]
-    members: dict[str, dict[int, int]] = {}  # settings -> seed -> index of the run
-    for i, config in enumerate(configs):
-        members.setdefault(json.dumps(settings[i], sort_keys=True), {}).setdefault(
-            config["seed"], i
-        )
+    settings: dict[str, dict[str, Any]] = {}
+    losses_by_seed: dict[str, dict[int, np.ndarray]] = {}
+    for config, losses in zip(configs, window_losses, strict=True):
+        shared = {key: value for key, value in config.items() if key not in ignored}
+        name = json.dumps(shared, sort_keys=True)
+        settings.setdefault(name, shared)
+        losses_by_seed.setdefault(name, {}).setdefault(config["seed"], losses)
     groups = []
-    for runs in members.values():
-        losses = np.stack([window_losses[i] for i in runs.values()])
-        groups.append(Group(settings[min(runs.values())], losses.mean(axis=1), losses.mean(axis=0)))
+    for name, by_seed in losses_by_seed.items():
+        losses = np.stack(list(by_seed.values()))  # [n_seeds, n_windows]
+        groups.append(Group(settings[name], losses.mean(axis=1), losses.mean(axis=0)))
     return groups
 
 
@@ -133,9 +130,9 @@ def differing_keys(groups: Sequence[Group]) -> dict[str, list[Any]]:
 
 def two_sided_p(t: float, degrees_of_freedom: float) -> float:
     """P(|T| > t) of Student's t-distribution."""
-    return float(
-        1 - np.interp(math.atan(t / degrees_of_freedom**0.5), *_t_distribution(degrees_of_freedom))
-    )
+    angles, cumulative = _t_distribution(degrees_of_freedom)
+    angle = math.atan(t / degrees_of_freedom**0.5)
+    return float(1 - np.interp(angle, angles, cumulative))
 
 
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
@@ -146,10 +143,10 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
 
 @lru_cache(maxsize=16)  # 80 kB each
 def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
-    """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df -
-    1)."""
-    # beyond, it is 0
-    angles = np.linspace(0.0, min(math.pi / 2, 40 / degrees_of_freedom**0.5), 5_001)
+    """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of
+    cos(angle) ** (df - 1)."""
+    largest = min(math.pi / 2, 40 / degrees_of_freedom**0.5)  # beyond, the density is 0
+    angles = np.linspace(0.0, largest, 5_001)
     density = np.abs(np.cos(angles)) ** (degrees_of_freedom - 1)
     cumulative = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     return angles, cumulative / cumulative[-1]

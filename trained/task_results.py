@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
-from runs.run_files import RunFolderError, read_object
-from runs.schema import MISSING, checked, matches
+from runs.schema import MISSING, RunFolderError, checked, matches, read_object
 from runs.statistics import with_error
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = (

@@ -20,8 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 
 from runs.errors import InputError
-from runs.files import flush, write_atomically
-from runs.reading import read_bytes
+from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the

@@ -24,11 +24,10 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from runs.delivery import Delivery, dashboard_address
+from runs.delivery import Delivery, Uploader, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.terminal import printable
-from runs.uploader import Uploader
 from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.samples import Guess
 from training.schedule import Stage

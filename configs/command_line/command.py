@@ -24,9 +24,8 @@ from configs.memory import check_memory
 from configs.references import absolute, is_reference, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
-from runs.files import ROOT, to_yaml
+from runs.files import ROOT, read_bytes, to_yaml
 from runs.find import all_runs, find_run
-from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parents[1] / "presets"

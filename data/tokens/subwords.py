@@ -13,7 +13,7 @@ import torch
 from data.tokens import SUBWORDS
 from data.tokens.bytes import PiecesOfUtf8
 from data.vocabulary import MASK, PAD, UNK, TokensError
-from runs.reading import read_bytes
+from runs.files import read_bytes
 
 # by their names, even if the file does not call them special
 SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}

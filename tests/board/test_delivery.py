@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import dashboard as command
-from runs.delivery import STORED, Delivery, RefusedError, ask
+from runs.delivery import STORED, Delivery, RefusedError, Uploader, ask
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
-from runs.uploader import Uploader
 from tests.board.conftest import message, show
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`

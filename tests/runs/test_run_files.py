@@ -1,6 +1,6 @@
 import os
 
-from runs.run_files import read_piece
+from runs.files import read_piece
 
 
 def test_whole_lines_are_read_from_where_the_last_reading_ended(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runs import files, reading, run_folder
+from runs import files, run_folder
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import EVENT, MISSING, STATUS, checked
 from tests.conftest import one_line
@@ -245,9 +245,9 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 )
 def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
     (tmp_path / "file").write_bytes(b"12345")
-    assert reading.read_bytes(tmp_path / "file", limit=5) == b"12345"
+    assert files.read_bytes(tmp_path / "file", limit=5) == b"12345"
     with pytest.raises(OSError, match="larger than 4 bytes" if path == "file" else r".+") as error:
-        reading.read_bytes(tmp_path / path, limit=4)
+        files.read_bytes(tmp_path / path, limit=4)
     assert error.value.strerror
 
 

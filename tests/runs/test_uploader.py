@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import dashboard
-from runs.delivery import Delivery, DeliveryError
-from runs.uploader import Uploader
+from runs.delivery import Delivery, DeliveryError, Uploader
 from tests.conftest import answer_with
 
 OTHER_ANSWERS: dict[str, bytes] = {
@@ -40,7 +39,7 @@ def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
 
 
 def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkeypatch):
-    monkeypatch.setattr("runs.uploader.SECONDS_AT_FIRST", 0.1)
+    monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.1)
     over, lines = threading.Event(), list[str]()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s
@@ -63,7 +62,7 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkey
 
 def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
     may_answer, lines = threading.Event(), list[str]()
-    monkeypatch.setattr("runs.uploader.SECONDS_AT_FIRST", 0.01)
+    monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.01)
     uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lines.append)
     monkeypatch.setattr(uploader.delivery, "send", lambda: not may_answer.wait(10))
     uploader.start_and_report()
