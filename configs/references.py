@@ -19,7 +19,7 @@ from typing import Any
 
 from configs.keys import REFERENCE, ConfigError, shortened
 from runs.errors import InputError
-from runs.reading import read_bytes
+from runs.files import read_bytes
 from runs.run_folder import RunFolder
 
 LARGEST = 1_000_000  # bytes of a file
