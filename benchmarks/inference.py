@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import onnxruntime
 import torch
 
 from benchmarks.command import run_benchmark
 from benchmarks.turns import Candidates, Measures, compare
 from trained.load import Trained, load_trained, random_ids
-from trained.onnx_file import export
+from trained.onnx_file import export, open_session
 from training.callbacks.speed import seconds_per_call
 
 SHAPES = ((1, 32), (1, 256), (32, 256))  # batch, length
@@ -31,9 +31,7 @@ def main(options: Namespace, path: Path) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         export(trained, file)
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(file, settings)
+        session = open_session(file, torch.get_num_threads())
     groups = {
         f"{batch} x {length}": candidates(trained, session, batch, length)
         for batch, length in SHAPES
@@ -42,9 +40,7 @@ def main(options: Namespace, path: Path) -> None:
     compare(path, groups, options.repeats, base="PyTorch", warmup=1, **facts)
 
 
-def candidates(
-    trained: Trained, session: onnxruntime.InferenceSession, batch: int, length: int
-) -> Candidates:
+def candidates(trained: Trained, session: Any, batch: int, length: int) -> Candidates:
     """Both ways to compute the logits of random characters `[batch, length]`."""
     ids = random_ids(trained, batch, length)
     inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}

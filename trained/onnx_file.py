@@ -64,13 +64,20 @@ def export(trained: Trained, file: Path) -> None:
     program.save(file)
     if Path(f"{file}.data").exists():  # PyTorch puts weights of more than 1.5 GB into a second file
         raise ConfigError("the weights are too large for one ONNX file: 1.5 GB at most")
-    session = onnxruntime.InferenceSession(file)
+    session = open_session(file)
 
     def outputs_of(ids: Tensor, mask: Tensor) -> Tensor:
         inputs = {"input_ids": ids.numpy(), "attention_mask": mask.long().numpy()}
         return torch.from_numpy(session.run(None, inputs)[0])
 
     check_outputs(trained, outputs_of)
+
+
+def open_session(file: Path, n_threads: int = 0) -> Any:
+    """A session of onnxruntime, by default with as many threads as cores."""
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = n_threads
+    return onnxruntime.InferenceSession(file, settings)
 
 
 def quantize(file: Path) -> None:

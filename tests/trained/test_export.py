@@ -6,8 +6,10 @@ import stat
 import sys
 
 import pytest
+from wandb import env
 
 from export import main
+from tests.conftest import written
 from trained.trackers import log, to_tensorboard, to_wandb
 
 
@@ -107,6 +109,14 @@ def test_wandb_writes_an_offline_run(plain, tmp_path):
     assert b"loss.valid" in content
     assert b"model.d_model" in content
     assert plain.run.path.name.encode() in content
+
+
+def test_libraries_contact_nobody(tmp_path, fork_server):
+    program = fork_server.start([str(written(tmp_path / "program.py", "import trained.onnx_file"))])
+    assert program.wait(60) == 0
+    # where onnxruntime keeps the number by which it reports a device
+    assert not (tmp_path / "home" / ".cache" / "Microsoft").exists()
+    assert not env.error_reporting_enabled()
 
 
 def test_the_log_has_no_colors(plain):
