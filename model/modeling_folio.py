@@ -41,7 +41,7 @@ class FolioEmbeddings(ModernBertEmbeddings):
     def __init__(self, config: FolioConfig):
         super().__init__(config)
         self.ngrams = NgramEmbedding(
-            n_tokens=config.unk_token_id,
+            n_tokens=config.vocab_size - 1,  # without the added [UNK]
             d_model=config.hidden_size,
             ngrams=[tuple(ngram) for ngram in config.ngrams or []],
             n_rows=config.ngram_rows,
@@ -53,13 +53,14 @@ class FolioEmbeddings(ModernBertEmbeddings):
     ) -> Tensor:
         """Vectors `[batch, seq_len, hidden_size]` for `input_ids` `[batch, seq_len]`.
 
-        `[PAD]` counts as outside of the text, and `[UNK]` as `[MASK]`. Raises ValueError for
-        `inputs_embeds`.
+        `[PAD]` counts as outside of the text, and the last token, an added `[UNK]`, as `[MASK]`.
+        Raises ValueError for `inputs_embeds`.
         """
         if input_ids is None:
             raise ValueError("n-gram embeddings need input_ids, not inputs_embeds")
         config: Any = self.config
-        symbols = input_ids.masked_fill(input_ids == config.unk_token_id, config.mask_token_id)
+        added_token = config.vocab_size - 1
+        symbols = input_ids.masked_fill(input_ids == added_token, config.mask_token_id)
         symbols = symbols.masked_fill(input_ids == config.pad_token_id, self.ngrams.border)
         return self.drop(self.norm(self.tok_embeddings(input_ids) + self.ngrams(symbols)))
 
@@ -96,7 +97,7 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         self.model = FolioModel(config) if config.ngrams else ModernBertModel(config)
         self.head = ModernBertPredictionHead(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
-        n_tokens = config.vocab_size - 1  # without [UNK]
+        n_tokens = config.vocab_size - 1  # without the added [UNK]
         self.reads_expected = n_tokens <= self.largest_alphabet
         n_features = (
             (config.num_hidden_layers + 1) * config.hidden_size
@@ -117,10 +118,9 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
         inputs, last = found.hidden_states[: self.config.num_hidden_layers], found.last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        symbols = input_ids.masked_fill(
-            input_ids == self.config.unk_token_id, self.config.mask_token_id
-        )
-        expected = self.decoder(self.head(last))[..., :-1].log_softmax(-1)  # without [UNK]
+        added_token = self.config.vocab_size - 1
+        symbols = input_ids.masked_fill(input_ids == added_token, self.config.mask_token_id)
+        expected = self.decoder(self.head(last))[..., :-1].log_softmax(-1)  # without added_token
         x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
         if self.reads_expected:
             x = torch.cat(

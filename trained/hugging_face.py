@@ -32,7 +32,8 @@ from trained.load import Trained, check_outputs
 from trained.model_card import card
 from trained.saved_classifier import SavedClassifier
 
-NEVER = -1e4  # the bias of `[UNK]` in the decoder
+NEVER = -1e4  # the bias of an added `[UNK]` in the decoder
+EMBEDDING = "model.embeddings.tok_embeddings.weight"
 ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
 NAMES = {  # Folio's names of weights -> Hugging Face's
     r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
@@ -99,11 +100,10 @@ def settings_of(trained: Trained) -> dict[str, Any]:
 
     Raises ConfigError if they cannot express the model.
     """
-    values, vocabulary, n_layers = (
-        trained.values,
-        trained.vocabulary,
-        trained.values["model.n_layers"],
-    )
+    values = trained.values
+    vocabulary = trained.vocabulary
+    n_layers = values["model.n_layers"]
+    unknown_token = vocabulary.unknown_token
     settings = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
@@ -117,7 +117,7 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         "classifier_pooling": "mean",  # there is no [CLS]
         "pad_token_id": vocabulary.padding_token,
         "mask_token_id": vocabulary.mask_token,
-        "unk_token_id": vocabulary.n_tokens,
+        "unk_token_id": vocabulary.n_tokens if unknown_token is None else unknown_token,
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
     if (ngrams := trained.encoder.ngrams) is not None:
@@ -135,19 +135,17 @@ def settings_of(trained: Trained) -> dict[str, Any]:
 
 
 def renamed(trained: Trained) -> dict[str, Tensor]:
-    """The model's weights by Hugging Face's names, with a row for `[UNK]`."""
-    found: dict[str, Tensor] = {}
+    """The model's weights by Hugging Face's names, with a row for an added `[UNK]`."""
+    weights: dict[str, Tensor] = {}
     for name, weight in trained.model.state_dict().items():
         (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
-        found[new] = weight
-    mask_token, embedding = (
-        trained.vocabulary.mask_token,
-        found["model.embeddings.tok_embeddings.weight"],
-    )
-    embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
-    bias = F.pad(found["decoder.bias"], (0, 1), value=NEVER)
-    tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
-    return found | tied | {"decoder.bias": bias}
+        weights[new] = weight
+    embedding = weights[EMBEDDING]
+    embedding = torch.cat([embedding, embedding[trained.vocabulary.mask_token, None]])
+    weights[EMBEDDING] = embedding
+    weights["decoder.weight"] = embedding
+    weights["decoder.bias"] = F.pad(weights["decoder.bias"], (0, 1), value=NEVER)
+    return weights
 
 
 def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:

@@ -113,6 +113,8 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     assert tokenizer.mask_token_id == vocabulary.mask_token
     assert tokenizer.pad_token_id == vocabulary.padding_token
     assert vocabulary.unknown_token in (None, tokenizer.unk_token_id)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["unk_token_id"] == tokenizer.unk_token_id
 
 
 @of_characters
