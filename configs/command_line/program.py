@@ -71,11 +71,7 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
         if isinstance(output.error, OutputError):
             raise output.error
     except OSError as error:  # such as a full disk while a run is created
-        hint = (
-            ": free some space, or set logs to another folder"
-            if error.errno == errno.ENOSPC
-            else ""
-        )
+        hint = ": free some space on this disk" if error.errno == errno.ENOSPC else ""
         code = fail(f"{error}{hint}", code=1)
     if output.error:
         # or Python would report it again at its end
