@@ -15,9 +15,8 @@ from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
-from data.vocabulary import Vocabulary
+from data.vocabulary import TokensError, Vocabulary
 from model import MaskedLanguageModel
-from runs.errors import InputError
 from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
@@ -118,12 +117,8 @@ def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
     values = resolve(config_of(run), {"device": device}, trains=False)
     try:
         vocabulary = vocabulary_of_run(run, values)
-    except InputError:
-        raise
-    except Exception as error:  # the type that `tokenizers` raises
-        raise RunFolderError(
-            f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded"
-        ) from error
+    except TokensError as error:
+        raise RunFolderError(f"{run.vocabulary_path} is damaged: {error}") from error
     return Trained(run, values, untrained(values, vocabulary), vocabulary)
 
 
