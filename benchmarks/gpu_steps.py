@@ -32,8 +32,8 @@ from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
+from data.batch import Batch
 from data.corpus import load_corpus
-from data.masking import MaskedBatch
 from data.play.grammar import play
 from data.references.losses import window_losses
 from model.ngrams import NGRAMS
@@ -149,7 +149,7 @@ def tests(step: Step) -> None:
     )
 
 
-def gradients(configs: Configs, batch: MaskedBatch) -> dict[str, torch.Tensor]:
+def gradients(configs: Configs, batch: Batch) -> dict[str, torch.Tensor]:
     """The loss and the gradients of a batch, by name, always with the same dropout."""
     torch.manual_seed(0)
     counts = configs.update.objective.counts([batch])
@@ -160,7 +160,7 @@ def gradients(configs: Configs, batch: MaskedBatch) -> dict[str, torch.Tensor]:
         if p.grad is not None
     }
     configs.network.zero_grad()
-    return {"loss": configs.update.objective.loss(outcome.sums, counts), **named}
+    return {"loss": configs.update.objective.normalized(outcome.sums, counts), **named}
 
 
 def repeatable(step: Step) -> None:

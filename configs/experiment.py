@@ -132,19 +132,21 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
     import torch
 
     inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
-    calls = [torch.tensor([1, 9, 15], device=device)]
-    if getattr(model, "takes_positions_per_window", False):
-        calls.append(torch.tensor([[1, 6], [9, 15]], device=device))
-    for positions in calls:
-        n, sizes = positions.numel(), list(positions.shape)
-        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits [{n}, {n_tokens}]"
+    calls = [[1, 9, 15], [[1, 6], [9, 15]]]
+    for call in calls:
+        positions = torch.tensor(call, device=device)
+        sizes = list(positions.shape)
+        expected = [*sizes, n_tokens]
+        contract = (
+            f"called with inputs [2, 8] and positions {sizes}, it must return logits {expected}"
+        )
         try:
             with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
                 shape = list(model(inputs, positions).shape)
         except Exception as error:  # whatever a user's model raises
             reason = line_of(error) or f"{type(error).__name__}: {error}"
             raise ConfigError(f"model.architecture: {contract}, but raises {reason}") from error
-        if shape != [n, n_tokens]:
+        if shape != expected:
             raise ConfigError(f"model.architecture: {contract}, not {shape}")
 
 
@@ -194,15 +196,15 @@ def cuda_graphs(c: Configs) -> "CudaGraphs | None":
 
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
+    from data.masked_windows import MaskedWindows
     from training.step import TrainingStep
     from training.switches import set_threads
 
     set_threads(c.training.threads)
     return in_all_processes(TrainingStep)(
-        c.data.windows,
-        c.masking.strategy,
+        MaskedWindows(c.data.windows, c.masking.strategy),
         c.update,
-        change_weights=c.cuda_graphs,
+        run_update=c.cuda_graphs,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
     )

@@ -101,11 +101,9 @@ def _check_segmenter(own: OwnCode, segmenter: "Segmenter") -> None:
 
 
 def own_loss(c: ObjectiveConfigs, own: OwnCode) -> "Loss":
-    """The user's loss, without the labels that do not count."""
+    """The user's loss. `MaskedObjective` leaves out the labels that do not count."""
     import torch
-    from torch import Tensor, nn
-
-    from data.masking import IGNORED_LABEL
+    from torch import nn
 
     loss = own() if isinstance(own.value, type) else own.value
     if isinstance(loss, nn.Module):
@@ -124,11 +122,7 @@ def own_loss(c: ObjectiveConfigs, own: OwnCode) -> "Loss":
         raise own.error(f"{contract}, not {shape}")
     if not is_trainable:
         raise own.error("its losses have no gradient")
-
-    def of_labels(logits: Tensor, labels: Tensor) -> Tensor:
-        return loss(logits, labels.clamp(min=0)).masked_fill(labels == IGNORED_LABEL, 0.0)
-
-    return of_labels
+    return loss
 
 
 def own_tokenizer(reference: str) -> Any:

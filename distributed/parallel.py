@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
-from data.masking import MaskedBatch
+from data.batch import Batch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_lost_processes
@@ -50,22 +50,8 @@ class Loss(nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, batch: MaskedBatch) -> Outcome:
+    def forward(self, batch: Batch) -> Outcome:
         return self.objective.outcome(self.model, batch)
-
-
-def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
-    """Some windows of a batch; one that is not even can only be taken whole."""
-    n_windows, seq_len = batch.inputs.shape
-    if windows == slice(0, n_windows):
-        return batch
-    per_window = len(batch.positions) // n_windows
-    listed = slice(windows.start * per_window, windows.stop * per_window)
-    inputs, positions = batch.inputs[windows], batch.positions[listed] - windows.start * seq_len
-    further = tuple(part[windows] for part in batch.further)
-    return MaskedBatch(
-        inputs, positions, batch.labels[listed], batch.offsets[listed], further, batch.is_even
-    )
 
 
 class InAllProcesses:
@@ -97,15 +83,15 @@ class ParallelUpdate(InAllProcesses, Update):
                 self.module, **options, gradient_as_bucket_view=True
             )
 
-    def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
-        mine = part_of(batch, self.processes.share(len(batch.inputs)))
+    def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
+        mine = batch.part(self.processes.share(len(batch.inputs)))
         if self.is_sharded:
             self.module.model.set_requires_gradient_sync(is_last)
         with nullcontext() if is_last or self.is_sharded else self.module.no_sync():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
                 outcome = self.module(mine)
             # The average over processes is then their sum.
-            (self.objective.loss(outcome.sums, counts) * self.processes.n).backward()
+            (self.objective.normalized(outcome.sums, counts) * self.processes.n).backward()
         return outcome.detached()
 
     def summed(self, sums: Sequence[Sums]) -> Sums:
@@ -145,12 +131,17 @@ class ParallelUpdate(InAllProcesses, Update):
 
 
 class ParallelStep(InAllProcesses, TrainingStep):
-    """A masker that learns sees the losses of all processes."""
+    """A source that learns sees the losses of all processes."""
 
-    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
-        super().observe(batch, self.processes.join(losses, len(batch.positions)))
-        for learned in tree_leaves(self.masker.state_dict()["segmenter"]):
-            self.processes.copy(learned)  # sums on a GPU depend on their order
+    def observe(self, batch: Batch, losses: torch.Tensor) -> None:
+        all_losses = losses.new_zeros(batch.positions.shape)
+        mine = self.processes.share(len(batch.inputs))
+        all_losses[batch.positions_in(mine)] = losses
+        super().observe(batch, self.processes.sum(all_losses))
+        # Sums on a GPU depend on their order, so what was learned may differ.
+        for value in tree_leaves(self.source.state_dict()):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                self.processes.copy(value)
 
 
 class ParallelMuon(InAllProcesses, Muon):

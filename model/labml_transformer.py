@@ -26,7 +26,7 @@ class LabmlTransformer(nn.Module):
     def forward(
         self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in
+        """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in
         MaskedLanguageModel."""
         mask = None if attention_mask is None else attention_mask.t()[None]  # [1, seq_len, batch]
         x = self.encoder(self.src_embed(inputs.t()), mask)  # [seq_len, batch, d_model]

@@ -14,9 +14,6 @@ class MaskedLanguageModel(nn.Module):
     shares the embedding's weights and has a bias.
     """
 
-    # training passes positions [batch, n] if all windows have the same number
-    takes_positions_per_window = True
-
     def __init__(self, encoder: ModernEncoder):
         super().__init__()
         d_model = encoder.embedding.embedding_dim
@@ -28,15 +25,14 @@ class MaskedLanguageModel(nn.Module):
     def forward(
         self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
+        """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
-        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions
-        are predicted. If all windows have the same number, listed one window after the other,
-        `[batch, n_masked // batch]` is faster. `attention_mask` `[batch, seq_len]` is False at
-        padding.
+        `positions` are indices into `inputs.flatten()`: `[n]` in any order, or `[batch, n]`, whose
+        row i lies in window i, which is faster. Without them, all positions are predicted, `[batch
+        * seq_len, n_tokens]`. `attention_mask` `[batch, seq_len]` is False at padding.
         """
         x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
-        return self.predict(x.flatten(0, -2))
+        return self.predict(x.flatten(0, 1) if positions is None else x)
 
     def predict(self, x: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` for the encoder's vectors `[..., d_model]`."""

@@ -50,7 +50,7 @@ def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
     return layer
 
 
-def at(positions: Tensor | None, x: Tensor) -> Tensor:
+def select(x: Tensor, positions: Tensor | None) -> Tensor:
     """The vectors of `x` `[batch, seq_len, d_model]` at `positions`, indices into its flattened
     windows; or all."""
     return x if positions is None else x.flatten(0, 1)[positions]
@@ -100,12 +100,12 @@ class Attention(nn.Module):
             key, value = (
                 F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
             )
-            query = F.linear(at(positions, x), to_query).view(batch, -1, *heads).transpose(1, 2)
+            query = F.linear(select(x, positions), to_query).view(batch, -1, *heads).transpose(1, 2)
             columns = positions.unsqueeze(1) % seq_len
             query, positions = rotate(query, cos[columns], sin[columns]), None
         dropout = self.dropout if self.training else 0.0
         mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
-        return self.output(at(positions, mixed.transpose(1, 2).reshape(batch, -1, d_model)))
+        return self.output(select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions))
 
 
 class GeGLU(nn.Module):
@@ -142,9 +142,8 @@ class Layer(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        x = at(positions, x) + self.dropout(
-            self.attention(self.attention_norm(x), cos, sin, positions, mask)
-        )
+        mixed = self.attention(self.attention_norm(x), cos, sin, positions, mask)
+        x = select(x, positions) + self.dropout(mixed)
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -184,9 +183,9 @@ class ModernEncoder(nn.Module):
         shorter window. Other positions get the vectors that the text has alone; those of padding
         have no meaning.
 
-        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are
-        returned, `[n, d_model]`: the last feed-forward runs only there, and with `[batch, n]` the
-        last attention too has queries only there.
+        With `positions`, indices into `inputs.flatten()`, only the vectors there are returned,
+        `[*positions.shape, d_model]`: the last feed-forward runs only there. With `[batch, n]`,
+        whose row i lies in window i, the last attention too has queries only there.
         """
         return self.encoded(self.embedded(inputs, attention_mask), positions, attention_mask)
 

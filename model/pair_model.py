@@ -37,18 +37,23 @@ class PairModel(MaskedLanguageModel):
         self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
 
     def forward_pairs(
-        self, inputs: Tensor, positions: Tensor, segments: Tensor
+        self,
+        inputs: Tensor,
+        positions: Tensor,
+        segments: Tensor,
+        attention_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logits `[n_masked, n_tokens]` as those of `forward`, and logits `[batch]` of the pairs'
-        labels.
+        """Logits `[*positions.shape, n_tokens]` as those of `forward`, and logits `[batch]` of the
+        pairs' labels.
 
         `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments` `[batch, seq_len]` are 0 and 1.
         """
         batch, seq_len = inputs.shape
-        # the positions of [CLS]
-        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)
-        x = self.encoder.encoded(
-            self.encoder.embedded(inputs, segments=segments), torch.cat([positions, first])
-        )
-        masked, cls = x.split([len(positions), batch])
-        return self.predict(masked), self.pair_head(cls).squeeze(-1)
+        cls_positions = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)
+        if positions.ndim == 2:
+            cls_positions = cls_positions[:, None]
+        embedded = self.encoder.embedded(inputs, attention_mask, segments)
+        all_positions = torch.cat([positions, cls_positions], dim=-1)
+        x = self.encoder.encoded(embedded, all_positions, attention_mask)
+        masked, cls = x.split([positions.shape[-1], cls_positions.shape[-1]], dim=-2)
+        return self.predict(masked), self.pair_head(cls).flatten()

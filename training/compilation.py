@@ -22,7 +22,8 @@ class Compiled:
     """An objective that PyTorch compiles. If compiling fails, training goes on in eager mode."""
 
     def __init__(self, objective: MaskedObjective):
-        self.counts, self.loss = objective.counts, objective.loss
+        self.counts = objective.counts
+        self.normalized = objective.normalized
         self.eager = objective.outcome
         # Without the guard on global state, PyTorch does not compile again when the number of
         # threads changes.
@@ -76,17 +77,13 @@ class Compiled:
 def without_side_effects(step: TrainingStep) -> Iterator[None]:
     """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are
     not restored."""
-    windows, masker, device = (
-        step.windows.state_dict(),
-        step.masker.state_dict(),
-        step.update.device,
-    )
+    source = step.source.state_dict()
+    device = step.update.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield
     finally:
-        step.windows.load_state_dict(windows)
-        step.masker.load_state_dict(masker)
+        step.source.load_state_dict(source)
         step.update.model.zero_grad()
 
 

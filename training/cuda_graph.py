@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from data.masking import MaskedBatch, n_masked_in
+from data.batch import Batch
+from data.masking import n_masked_in
 from runs.errors import first_line
 from training.callbacks.callback import Callback
 from training.compilation import without_side_effects
@@ -33,7 +34,7 @@ TOLERANCE = 1e-6  # relative difference between a replayed step and an eager one
 # for changes of weights. Muon in bfloat16 turns noise of 1e-6 in a gradient into 1e-2 in an update.
 # A wrong learning rate changes an update by 0.25 or more.
 LARGEST_NOISE, LARGEST_NOISE_OF_UPDATES = 1e-3, 0.1
-Batches = Sequence[MaskedBatch]
+Batches = Sequence[Batch]
 # the length of a batch's windows, and the number of its positions: all batches have the same
 Shape = tuple[int, int]
 Result = tuple[Sums, Losses]
@@ -223,7 +224,7 @@ class CudaGraphs(Callback):
     def _replay(self, batches: Batches) -> Result:
         graph, static_batches, result = self._recorded[_shape(batches)]
         for static, batch in zip(static_batches, batches, strict=True):
-            _copy_into(_inputs(static), _inputs(batch))
+            _copy_into(static.tensors(), batch.tensors())
         with self._rates_on_device():
             graph.replay()
         sums, losses = result
@@ -260,12 +261,7 @@ def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def _shape(batches: Batches) -> Shape:
-    return batches[0].inputs.shape[1], len(batches[0].positions)
-
-
-def _inputs(batch: MaskedBatch) -> list[torch.Tensor]:
-    """All tensors that an update reads. Only the masker reads `offsets`."""
-    return [batch.inputs, batch.positions, batch.labels, *batch.further]
+    return batches[0].inputs.shape[1], batches[0].positions.numel()
 
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -45,20 +45,30 @@ def evaluating(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def masked_outcomes(
-    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+    model: nn.Module,
+    windows: torch.Tensor,
+    masked: torch.Tensor,
+    mask_token: int,
+    attention_mask: torch.Tensor | None = None,
 ) -> Outcomes:
     """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which
-    are masked. Both results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
+    are masked, and `attention_mask` which are no padding. Both results are `[n_masked]`, on the
+    CPU, in the order of `masked.nonzero()`.
     """
-    losses, correct = [], []
+    losses = []
+    correct = []
     n_at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     with evaluating(model, windows.device):
-        for tokens, hidden in zip(windows.split(n_at_once), masked.split(n_at_once), strict=True):
+        for begin in range(0, len(windows), n_at_once):
+            part = slice(begin, begin + n_at_once)
+            tokens = windows[part]
+            hidden = masked[part]
             positions = torch.nonzero(hidden.flatten()).flatten()
+            masks = {} if attention_mask is None else {"attention_mask": attention_mask[part]}
             # MPS has no float64
-            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()
+            logits = model(tokens.masked_fill(hidden, mask_token), positions, **masks).cpu()
             labels = tokens.flatten()[positions].cpu()
             losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
             correct.append(logits.argmax(-1) == labels)

@@ -1,4 +1,4 @@
-"""The objective of training: the cross-entropy over masked positions."""
+"""The objective of training: by default, the cross-entropy over masked positions."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,14 +7,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.masking import IGNORED_LABEL, MaskedBatch
+from data.batch import IGNORED_LABEL, Batch
 
 # scalars by name; they stay on the device, because reading them would synchronize
 Sums = dict[str, torch.Tensor]
-Losses = list[torch.Tensor]  # [n_masked] nats, for each batch of a step
-
-
-# from logits `[n, n_tokens]` and labels `[n]` to losses `[n]`, in nats; 0 where a label is ignored
+Losses = list[torch.Tensor]  # in the shape of the positions, for each batch of a step
+# from logits [n, n_tokens] (float32) and labels [n] to the loss of each position, [n]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -22,55 +20,57 @@ class Outcome(NamedTuple):
     """A model's result on a batch. Sums, not means, so that batches can be added and divided by
     their labels once."""
 
-    losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
+    losses: torch.Tensor  # in the shape of the positions, 0 where the label is ignored
     sums: Sums
 
     def detached(self) -> "Outcome":
         """The same without the graph of gradients."""
-        return Outcome(
-            self.losses.detach(), {name: total.detach() for name, total in self.sums.items()}
-        )
+        sums = {name: total.detach() for name, total in self.sums.items()}
+        return Outcome(self.losses.detach(), sums)
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits, labels, reduction="none")
 
 
 class MaskedObjective:
     """Predict the original characters at the masked positions (Devlin et al. 2018)."""
 
-    def __init__(self, loss_of: "Loss | None" = None):
-        self.loss_of = loss_of or cross_entropy
+    def __init__(self, loss: Loss = cross_entropy):
+        self.loss = loss
 
-    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
+    def outcome(self, model: nn.Module, batch: Batch) -> Outcome:
         """The losses of a batch, their sum, and how many labels are the model's most likely token."""
-        positions = batch.positions
-        if batch.is_even and getattr(model, "takes_positions_per_window", False):
-            positions = positions.view(len(batch.inputs), -1)
-        return outcome_of(model(batch.inputs, positions), batch.labels, self.loss_of)
+        return self.outcome_of(model(batch.inputs, batch.positions, **masks_of(batch)), batch)
 
-    def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
+    def outcome_of(self, logits: torch.Tensor, batch: Batch) -> Outcome:
+        """The outcome for `logits` `[*positions.shape, n_tokens]`."""
+        logits = logits.float().flatten(0, -2)
+        labels = batch.labels.flatten()
+        is_counted = labels != IGNORED_LABEL
+        losses = self.loss(logits, torch.where(is_counted, labels, 0))
+        losses = torch.where(is_counted, losses, 0.0)
+        n_correct = (logits.argmax(-1) == labels).sum()
+        return Outcome(
+            losses.view_as(batch.labels), {"loss_sum": losses.sum(), "n_correct": n_correct}
+        )
+
+    def counts(self, batches: Sequence[Batch]) -> Sums:
         """The numbers that the sums over the batches of a step are divided by."""
         n_labels = torch.stack([(batch.labels != IGNORED_LABEL).sum() for batch in batches]).sum()
+        n_positions = sum(batch.positions.numel() for batch in batches)
         return {
             "n_labels": n_labels,  # every label has the same weight, whichever batch it is in
-            "n_positions": torch.full_like(
-                n_labels, sum(len(batch.positions) for batch in batches)
-            ),
+            "n_positions": torch.full_like(n_labels, n_positions),
         }
 
-    def loss(self, sums: Sums, counts: Sums) -> torch.Tensor:
+    def normalized(self, sums: Sums, counts: Sums) -> torch.Tensor:
         """A batch's share of the loss of a step, from the `sums` of the batch and the `counts` of
         the step."""
         return sums["loss_sum"] / counts["n_labels"].clamp(min=1)
 
 
-def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED_LABEL)
-
-
-def outcome_of(
-    logits: torch.Tensor, labels: torch.Tensor, loss_of: Loss = cross_entropy
-) -> Outcome:
-    """The losses of `logits` `[n_masked, n_tokens]` at the `labels` `[n_masked]` that count."""
-    logits = logits.float()
-    losses = loss_of(logits, labels)
-    return Outcome(
-        losses, {"loss_sum": losses.sum(), "n_correct": (logits.argmax(-1) == labels).sum()}
-    )
+def masks_of(batch: Batch) -> dict[str, torch.Tensor]:
+    """The attention mask as an argument for the model, if the batch has one: a model that has no
+    such argument can train on batches without padding."""
+    return {} if batch.attention_mask is None else {"attention_mask": batch.attention_mask}

@@ -1,13 +1,12 @@
-"""One training step: draw windows, mask them, forward, backward, clip, optimize."""
+"""One training step: draw batches, forward, backward, clip, optimize."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from data.batch import Batch, BatchSource
 from data.generators import restore_rng_states, rng_states
-from data.masking import MaskedBatch, Masker
-from data.windows import Windows
 from training.callbacks.health_checks import optimize_or_undo
 from training.objective import Losses, MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of
@@ -15,70 +14,59 @@ from training.schedule import Stage
 
 
 class TrainingStep:
-    """Draws windows, masks them, and updates the weights. `distributed.parallel` overrides it for
-    several processes."""
+    """Draws batches, and updates the weights. `distributed.parallel` overrides it for several
+    processes."""
 
     def __init__(
         self,
-        windows: Windows,
-        masker: Masker,
+        source: BatchSource,
         update: "Update",
         *,
         # by default `update`; or its CUDA graphs
-        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,
+        run_update: Callable[..., tuple[Sums, Losses]] | None = None,
         chars_per_step: int,  # in fact tokens; by default, each is a character
         grad_accum_steps: int = 1,  # micro-batches per step
     ):
-        self.windows, self.masker, self.update, self.change_weights = (
-            windows,
-            masker,
-            update,
-            change_weights or update,
-        )
-        self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
+        self.source = source
+        self.update = update
+        self.run_update = run_update or update
+        self.chars_per_step = chars_per_step
+        self.grad_accum_steps = grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
         """Take one step at `progress`, the share of the training budget that is spent."""
         batches = self.draw(stage, progress)
-        sums, losses = self.change_weights(batches)
-        if self.masker.learns:
+        sums, losses = self.run_update(batches)
+        if getattr(self.source, "learns", False):
             for batch, batch_losses in zip(batches, losses, strict=True):
                 # what it learns must stay finite
                 self.observe(batch, batch_losses.nan_to_num(posinf=0.0, neginf=0.0))
         return sums
 
-    def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
-        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels,
-        `[n_masked]`."""
+    def draw(self, stage: Stage, progress: float = 0.0) -> list[Batch]:
+        """The `grad_accum_steps` batches of one step."""
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            # tokens, and where in the training text they are
-            drawn = self.windows.draw(batch_size, stage.seq_len)
-            batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
-            # segments and labels of pairs; else empty
-            batches.append(batch._replace(further=drawn.further))
+            batch = self.source.draw(batch_size, stage.seq_len, stage.masking_prob, progress)
+            batches.append(batch.to(self.update.device))
         return batches
 
-    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
-        """Show the losses to a masker that learns from them."""
-        self.masker.observe(batch, losses)
+    def observe(self, batch: Batch, losses: torch.Tensor) -> None:
+        """Show the losses to a source that learns from them."""
+        self.source.observe(batch, losses)  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, Any]:
         """All state that later steps depend on, except the weights."""
-        return self.update.state_dict() | {
-            "windows": self.windows.state_dict(),
-            "masker": self.masker.state_dict(),
-        }
+        return self.update.state_dict() | {"source": self.source.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.update.load_state_dict(state)
-        self.windows.load_state_dict(state["windows"])
-        self.masker.load_state_dict(state["masker"])
+        self.source.load_state_dict(state["source"])
 
 
 class Update:
-    """Updates the weights with masked batches. `distributed.parallel` overrides parts for several
+    """Updates the weights with a step's batches. `distributed.parallel` overrides parts for several
     processes.
 
     A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row`
@@ -94,42 +82,46 @@ class Update:
         grad_norm_clip: float = 1.0,
         autocast: bool = False,  # whether to compute in bfloat16 where that is safe
     ):
-        self.model, self.objective, self.optimizers = model, objective, list(optimizers)
-        self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
+        self.model = model
+        self.objective = objective
+        self.optimizers = list(optimizers)
+        self.grad_norm_clip = grad_norm_clip
+        self.autocast = autocast
         self.device = next(model.parameters()).device
         # reading a tensor waits for the device
         self.reading_synchronizes = self.device.type != "cpu"
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
 
-    def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
+    def __call__(self, batches: Sequence[Batch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
-        # of the whole step; each batch's loss is divided by them
+        # The losses of all batches are divided by the number of labels in the whole step.
         counts = self.objective.counts(batches)
-        outcomes = [
-            self.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches
-        ]
-        totals = self.summed([outcome.sums for outcome in outcomes])
-        # for the check below and metrics; no gradient
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)
+        outcomes = []
+        for batch in batches:
+            is_last = batch is batches[-1]
+            outcomes.append(self.forward_backward(batch, counts, is_last))
+
+        sums = self.summed([outcome.sums for outcome in outcomes])
+        loss = sums.pop("loss_sum") / counts["n_labels"].clamp(min=1)
         grad_norm = self.clip()
+
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
         self.model.zero_grad()
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
-        n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
-        sums = {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **totals, **counts}
-        counted = {
-            name: torch.where(is_finite, value, torch.zeros_like(value))
-            for name, value in sums.items()
-        }
-        return counted, [outcome.losses for outcome in outcomes]
 
-    def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
+        n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
+        sums |= {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **counts}
+        for name, value in sums.items():
+            sums[name] = torch.where(is_finite, value, torch.zeros_like(value))
+        return sums, [outcome.losses for outcome in outcomes]
+
+    def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
         """Add the gradients of a batch; returns its outcome. Several processes exchange gradients
         if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outcome = self.objective.outcome(self.model, batch)
-        self.objective.loss(outcome.sums, counts).backward()
+        self.objective.normalized(outcome.sums, counts).backward()
         return outcome.detached()
 
     def summed(self, sums: Sequence[Sums]) -> Sums:
@@ -155,8 +147,11 @@ class Update:
                 optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        state = {"rng_states": [rng_states(self.device)], "skipped_in_a_row": self.skipped_in_a_row}
-        return state | {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+        return {
+            "rng_states": [rng_states(self.device)],
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])

@@ -41,16 +41,14 @@ class Corruption:
         self.cumulative = self.cumulative.to(device)
         return self
 
-    def __call__(self, tokens: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Corrupt `tokens`. `draws` `[2, *tokens.shape]`, uniform in [0, 1), select the branch and
-        the random id."""
-        branch, which = draws
+    def __call__(
+        self, tokens: torch.Tensor, branch_draws: torch.Tensor, token_draws: torch.Tensor
+    ) -> torch.Tensor:
+        """Corrupt `tokens`. The draws, of the same shape and uniform in [0, 1), select the branch
+        and the random id."""
         # Each draw finds an id: draws are below 1, the last value of `cumulative`.
-        random_tokens = self.random_ids[
-            torch.searchsorted(self.cumulative, which.contiguous(), right=True)
-        ]
-        corrupted = torch.where(branch < self.randomize_prob, random_tokens, self.mask_token)
-        unchanged = (branch >= self.randomize_prob) & (
-            branch < self.randomize_prob + self.no_change_prob
-        )
-        return torch.where(unchanged, tokens, corrupted)
+        index = torch.searchsorted(self.cumulative, token_draws.contiguous(), right=True)
+        is_random = branch_draws < self.randomize_prob
+        is_changed = is_random | (branch_draws >= self.randomize_prob + self.no_change_prob)
+        replacements = torch.where(is_random, self.random_ids[index], self.mask_token)
+        return torch.where(is_changed, replacements, tokens)

@@ -2,30 +2,15 @@
 place."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from data.batch import IGNORED_LABEL, Batch
 from data.generators import restore_generator
 from data.masking.corruption import Corruption
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Segmenter
-
-IGNORED_LABEL = -100  # PyTorch's cross-entropy ignores it; id 0 is a real character
-
-
-class MaskedBatch(NamedTuple):
-    """A batch of masked windows, the input of a training step."""
-
-    inputs: torch.Tensor  # [batch, seq_len] token ids, corrupted at the selected positions
-    positions: torch.Tensor  # [n_masked] indices of the selected characters in inputs.flatten()
-    # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
-    labels: torch.Tensor
-    offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
-    # for a second objective, as in the windows, each [batch, ...]
-    further: tuple[torch.Tensor, ...] = ()
-    # whether every window has the same number of positions, and they are listed window by window
-    is_even: bool = False
 
 
 class Masker:
@@ -56,7 +41,7 @@ class Masker:
         self.segmenter = segmenter.to(device)
         self.no_mask_tokens = torch.tensor(no_mask_tokens, dtype=torch.int64, device=device)
         self.generator = torch.Generator(device=device).manual_seed(seed)
-        self.static_draws = self._uniform(3, static_text_len) if static_text_len else None
+        self.static_draws = self._uniform(static_text_len) if static_text_len else None
         self.corrupt_units = corrupt_units
 
     def __call__(
@@ -65,39 +50,38 @@ class Masker:
         offsets: torch.Tensor,
         masking_prob: float,
         progress: float = 0.0,
-    ) -> MaskedBatch:
+    ) -> Batch:
         """Mask windows of `tokens` at `offsets` of the training text, both `[batch, seq_len]`.
         `progress` is the share of the training budget that is spent; mixtures may change with it.
         """
-        batch, seq_len = tokens.shape
+        batch_size, seq_len = tokens.shape
         n_masked = n_masked_in(seq_len, masking_prob)
-        units, weights = self.segmenter(offsets, self.generator, progress)
-        draws = (
-            self._uniform(3, batch, seq_len)
-            if self.static_draws is None
-            else self.static_draws[:, offsets]
-        )
-        selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
-        order, times = sampling_order(units, weights, draws[0], selectable)
-        columns, is_selected = order[:, :n_masked], times[:, :n_masked].isfinite().flatten()
-        positions = (
-            columns + torch.arange(0, batch * seq_len, seq_len, device=tokens.device)[:, None]
-        ).flatten()
 
-        branch = draws[1].gather(1, first_columns(units)) if self.corrupt_units else draws[1]
-        flat = tokens.flatten()
-        originals = flat[positions]
+        # Which characters form a unit, and three uniform numbers for each character.
+        units, weights = self.segmenter(offsets, self.generator, progress)
+        selection_draws, branch_draws, token_draws = self._draws(offsets)  # each [batch, seq_len]
+
+        # Select the first n_masked columns of each window.
+        selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
+        order, times = sampling_order(units, weights, selection_draws, selectable)
+        columns = order[:, :n_masked]
+        is_selected = times[:, :n_masked].isfinite()  # False if the window had none left
+
+        # Replace the characters there.
+        if self.corrupt_units:
+            branch_draws = branch_draws.gather(1, first_columns(units))
+        originals = tokens.gather(1, columns)
         corrupted = self.corruption(
-            originals, torch.stack([branch, draws[2]]).flatten(1)[:, positions]
+            originals, branch_draws.gather(1, columns), token_draws.gather(1, columns)
         )
-        inputs = flat.index_put((positions,), torch.where(is_selected, corrupted, originals))
-        labels = torch.where(is_selected, originals, IGNORED_LABEL)
-        return MaskedBatch(
-            inputs.view(batch, seq_len),
-            positions,
-            labels,
-            offsets.flatten()[positions],
-            is_even=True,
+        inputs = tokens.scatter(1, columns, torch.where(is_selected, corrupted, originals))
+
+        window_begins = torch.arange(0, batch_size * seq_len, seq_len, device=tokens.device)
+        return Batch(
+            inputs,
+            positions=columns + window_begins[:, None],
+            labels=torch.where(is_selected, originals, IGNORED_LABEL),
+            offsets=offsets.gather(1, columns),
         )
 
     @property
@@ -105,13 +89,21 @@ class Masker:
         """Whether `observe` changes the masks to come."""
         return self.segmenter.learns
 
-    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
-        """Report the model's `losses` `[n_masked]`, in nats, to the segmenter: the only feedback
-        from model to data."""
-        self.segmenter.observe(batch.offsets, losses)
+    def observe(self, batch: Batch, losses: torch.Tensor) -> None:
+        """Report the model's `losses` `[batch, n_masked]`, in nats, to the segmenter: the only
+        feedback from model to data."""
+        assert batch.offsets is not None
+        self.segmenter.observe(batch.offsets.flatten(), losses.flatten())
+
+    def _draws(self, offsets: torch.Tensor) -> torch.Tensor:
+        """Three uniform numbers for each character: for its selection, for the branch of the
+        corruption, and for the random token; `[3, batch, seq_len]`."""
+        if self.static_draws is not None:
+            return self.static_draws[:, offsets]
+        return self._uniform(*offsets.shape)
 
     def _uniform(self, *shape: int) -> torch.Tensor:
-        return torch.rand(shape, generator=self.generator, device=self.generator.device)
+        return torch.rand((3, *shape), generator=self.generator, device=self.generator.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides the masks still to come."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from data.batch import Batch
 from data.masking.corruption import Corruption
-from data.masking.masker import MaskedBatch
 
 
 class MLM:
@@ -38,9 +38,9 @@ class MLM:
         """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where
         nothing was selected."""
         special = torch.tensor(self.special_tokens, device=x.device)
-        draws = torch.rand((3, *x.shape), device=x.device)
-        selected = (draws[0] < self.masking_prob) & ~torch.isin(x, special)
-        inputs = torch.where(selected, self.corruption.to(x.device)(x, draws[1:]), x)
+        selection, branch, token = torch.rand((3, *x.shape), device=x.device)
+        selected = (selection < self.masking_prob) & ~torch.isin(x, special)
+        inputs = torch.where(selected, self.corruption.to(x.device)(x, branch, token), x)
         labels = torch.where(selected, x, self.padding_token)
         return inputs, labels
 
@@ -60,14 +60,12 @@ class IndependentMasker:
         offsets: torch.Tensor,
         masking_prob: float,
         progress: float = 0.0,
-    ) -> MaskedBatch:
+    ) -> Batch:
         """Mask windows as `Masker` does; `mlm` keeps the rate."""
         self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
-        return MaskedBatch(
-            inputs, positions, labels.flatten()[positions], offsets.flatten()[positions]
-        )
+        return Batch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
 
     def state_dict(self) -> dict[str, Any]:
         """Empty: the MLM draws from PyTorch's own generators, whose states the update saves."""

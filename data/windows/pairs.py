@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from data.protocol import SEED, WINDOW_LEN
 from data.text.sources import CorpusError
@@ -65,8 +65,8 @@ class PairWindows(Windows):
         """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character
         next to it.
 
-        `further` are the segments `[batch_size, seq_len]`, 0 for [CLS] A [SEP] and 1 for B [SEP],
-        and the labels `[batch_size]`, bool: does B follow A (nsp), or are A and B in their order
+        The extras are `segments` `[batch_size, seq_len]`, 0 for [CLS] A [SEP] and 1 for B [SEP],
+        and `pair_labels` `[batch_size]`, bool: does B follow A (nsp), or are A and B in their order
         (sop)?
         """
         n_first, n_second = _lengths(seq_len)
@@ -79,7 +79,7 @@ class PairWindows(Windows):
         tokens[:, -1] = self.sep_token
         segments = torch.zeros_like(tokens)
         segments[:, n_first + 2 :] = 1
-        return WindowBatch(tokens, offsets, (segments, labels))
+        return WindowBatch(tokens, offsets, extras={"segments": segments, "pair_labels": labels})
 
     def _next_sentence(
         self, batch_size: int, n_first: int, n_second: int
@@ -152,4 +152,4 @@ def held_out_pairs(
     batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(
         VALIDATION_PAIRS, WINDOW_LEN
     )
-    return tree_map(lambda part: part.to(device), batch)
+    return tree_map_only(torch.Tensor, lambda part: part.to(device), batch)

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from data.windows import WindowBatch, Windows
 
@@ -43,12 +43,16 @@ class Prefetched:
         if self._pool:
             self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
             self._next = self._pool.submit(self._draw, batch_size, seq_len)
-        return tree_map(lambda part: part.to(self.device, non_blocking=True), batch)
+        return tree_map_only(
+            torch.Tensor, lambda part: part.to(self.device, non_blocking=True), batch
+        )
 
     def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         batch = self.windows.draw(batch_size, seq_len)
         # Copies from pinned memory do not wait for the device.
-        return tree_map(torch.Tensor.pin_memory, batch) if self.device.type == "cuda" else batch
+        if self.device.type != "cuda":
+            return batch
+        return tree_map_only(torch.Tensor, torch.Tensor.pin_memory, batch)
 
     def _take_back(self) -> None:
         """Forget the next draw: the windows are in their state before it."""

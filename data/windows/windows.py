@@ -13,7 +13,8 @@ class WindowBatch(NamedTuple):
 
     tokens: torch.Tensor  # [batch, seq_len] ids
     offsets: torch.Tensor  # [batch, seq_len] the offset of each token in the text
-    further: tuple[torch.Tensor, ...] = ()  # what a second objective needs, each [batch, ...]
+    attention_mask: torch.Tensor | None = None  # [batch, seq_len] bool, False at padding
+    extras: dict[str, torch.Tensor] = {}  # for a second objective, each [batch, ...]
 
 
 class Windows:

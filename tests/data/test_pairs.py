@@ -38,12 +38,16 @@ def test_borders_are_the_offsets_where_speeches_begin():
 @pytest.mark.parametrize("seq_len", [SHORTEST_PAIR, 32, 63, 64])
 def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     batch = pairs(TEXT, objective).draw(16, seq_len)
-    assert batch.tokens.shape == batch.offsets.shape == batch.further[0].shape == (16, seq_len)
+    assert (
+        batch.tokens.shape == batch.offsets.shape == batch.extras["segments"].shape == (16, seq_len)
+    )
     for row in range(16):
         first, second = segments_of(batch, row)
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
-        assert batch.further[0][row].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        assert batch.extras["segments"][row].tolist() == [0] * (len(first) + 2) + [1] * (
+            len(second) + 1
+        )
         text = "".join(TEXT[offset] for offset in batch.offsets[row].tolist())
         assert text[1 : 1 + len(first)] == first
         assert text[2 + len(first) : -1] == second
@@ -60,12 +64,12 @@ def test_next_sentence_pairs_meet_at_borders_and_are_labeled_by_whether_the_text
         )
         assert {end, begin} <= borders
         # A true continuation is never labeled as a false one, even if it comes from another speech.
-        assert bool(batch.further[1][row]) == (TEXT[end : end + len(second)] == second)
+        assert bool(batch.extras["pair_labels"][row]) == (TEXT[end : end + len(second)] == second)
 
 
 def test_another_speech_with_the_same_text_counts_as_the_true_one():
     text = "A:\nyes, my lord\n\n" * 100
-    assert pairs(text, "nsp", longest=24).draw(256, 24).further[1].all()
+    assert pairs(text, "nsp", longest=24).draw(256, 24).extras["pair_labels"].all()
     with pytest.raises(CorpusError, match="too few speeches"):
         pairs("no empty line in here. " * 100, "nsp")
 
@@ -78,7 +82,7 @@ def test_sentence_order_pairs_are_neighbors_in_the_text():
             int(batch.offsets[row, 1]),
             int(batch.offsets[row, len(first) + 2]),
         )
-        if batch.further[1][row]:
+        if batch.extras["pair_labels"][row]:
             assert begin_first + len(first) == begin_second
         else:
             assert begin_second + len(second) == begin_first
@@ -86,7 +90,7 @@ def test_sentence_order_pairs_are_neighbors_in_the_text():
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
 def test_half_of_the_labels_are_one(objective):
-    labels = pairs(TEXT, objective, seed=1).draw(20_000, 32).further[1]
+    labels = pairs(TEXT, objective, seed=1).draw(20_000, 32).extras["pair_labels"]
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
 
 

@@ -19,16 +19,16 @@ THREADS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_window_is_the_text_at_its_offsets(kind):
-    tokens, offsets, _ = kind(IDS, seed=1).draw(64, 32)
+    tokens, offsets, *_ = kind(IDS, seed=1).draw(64, 32)
     assert tokens.shape == offsets.shape == (64, 32)
     assert torch.equal(tokens, IDS[offsets])
     assert torch.equal(offsets, offsets[:, :1] + torch.arange(32))
 
 
 def test_random_windows_reach_both_ends_of_the_text():
-    _, offsets, _ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
+    _, offsets, *_ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
     assert offsets[:, 0].unique().tolist() == list(range(9))
-    tokens, _, _ = Windows(torch.arange(32), seed=0).draw(4, 32)  # the only window
+    tokens, *_ = Windows(torch.arange(32), seed=0).draw(4, 32)  # the only window
     assert torch.equal(tokens, torch.arange(32).expand(4, 32))
 
 

@@ -42,7 +42,7 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
     labels = INPUTS.flatten()[positions]
     found = []
     for logits in (model(INPUTS)[positions], model(INPUTS, positions), model(INPUTS, per_window)):
-        loss = F.cross_entropy(logits, labels)
+        loss = F.cross_entropy(logits.flatten(0, -2), labels)
         found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
     for full, masked, without_other_queries in zip(*found, strict=True):
         assert torch.allclose(masked, full, atol=1e-9)

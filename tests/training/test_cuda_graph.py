@@ -166,7 +166,7 @@ def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
 def input_outside_the_static_buffer(monkeypatch, update: Update) -> None:
     """New batches are copied elsewhere, so the graph keeps reading the labels that it was recorded
     with."""
-    monkeypatch.setattr(cuda_graph, "_inputs", lambda batch: [batch.inputs, batch.positions])
+    monkeypatch.setattr(cuda_graph.Batch, "tensors", lambda batch: [batch.inputs, batch.positions])
 
 
 def optimizer_state_created_while_recording(monkeypatch, update: Update) -> None:
@@ -194,7 +194,7 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
     (line,) = recorded.lines
     assert "training without CUDA graphs: a replayed step differs from an eager one by" in line
     assert "\n" not in line
-    eager.step.change_weights = eager.step.update
+    eager.step.run_update = eager.step.update
     for _ in range(EAGER_STEPS + 1):
         assert not recorded.is_due(STAGE)
         for configs in (eager, faulty):
@@ -225,9 +225,9 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     """A masker may keep them."""
     configs = configs_for(corpus_file)
     ready_to_record(configs).adjust(STAGE)
-    _, (losses,) = configs.step.change_weights(configs.step.draw(STAGE))
+    _, (losses,) = configs.step.run_update(configs.step.draw(STAGE))
     before = losses.clone()
-    _, (others,) = configs.step.change_weights(configs.step.draw(STAGE))
+    _, (others,) = configs.step.run_update(configs.step.draw(STAGE))
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
 

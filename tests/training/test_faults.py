@@ -57,7 +57,9 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(
     assert step.update.skipped_in_a_row == 0
     assert not torch.equal(weights(configs), before)
     assert weights(configs).isfinite().all()
-    assert all(learned.isfinite().all() for learned in step.masker.segmenter.state_dict().values())
+    assert all(
+        learned.isfinite().all() for learned in step.source.masker.segmenter.state_dict().values()
+    )
 
 
 def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):

@@ -80,7 +80,7 @@ def test_evaluation_does_not_change_the_training_that_follows(train):
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     """Meanwhile the adaptive strategy has learned from the training losses."""
     trained = train(training__max_steps=40, training__evaluations=8, masking__strategy="adaptive")
-    masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
+    masker = load_last(trained.run.checkpoints).state["training_step"]["source"]["masker"]
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
     trained.configs.network.load_state_dict(

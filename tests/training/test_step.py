@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from data.masking import IGNORED_LABEL
+from data.batch import IGNORED_LABEL
 from tests.conftest import configs_for
 from training.objective import MaskedObjective
 from training.schedule import Stage
@@ -31,12 +31,15 @@ def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
     configs.step(STAGE)  # or the outputs of the layers would be zero
     (batch,) = configs.step.draw(STAGE)
     results = []
-    for is_even in (True, False):
-        outcome = OBJECTIVE.outcome(configs.network, batch._replace(is_even=is_even))
+    in_any_order = batch._replace(
+        positions=batch.positions.flatten(), labels=batch.labels.flatten()
+    )
+    for each in (batch, in_any_order):
+        outcome = OBJECTIVE.outcome(configs.network, each)
+        assert outcome.losses.shape == each.positions.shape
         outcome.sums["loss_sum"].backward()
-        results.append(
-            [outcome.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())]
-        )
+        gradients = [p.grad.to_dense() for p in configs.network.parameters()]
+        results.append([outcome.losses.detach().flatten(), *gradients])
         configs.network.zero_grad()
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -56,9 +59,9 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
         torch.cat([batch.offsets for batch in batches]),
     )
     # The first batch ignores labels, so a mean of the means of the batches would differ.
-    for batch, offset in zip(batches[:1], offsets, strict=False):
-        batch.labels[5:] = IGNORED_LABEL
-        joined.labels[offset + 5 : offset + len(batch.labels)] = IGNORED_LABEL
+    for batch in batches[:1]:
+        batch.labels[1:] = IGNORED_LABEL
+        joined.labels[1 : len(batch.labels)] = IGNORED_LABEL
     for batch in batches:
         apart.step.update.forward_backward(batch, OBJECTIVE.counts(batches))
     together.step.update.forward_backward(joined, OBJECTIVE.counts([joined]))

@@ -189,7 +189,7 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
     configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
     vocabulary, windows = configs.data.vocabulary, configs.data.windows
     batch = windows.draw(16, 64)
-    for tokens_, segments in zip(batch.tokens, batch.further[0], strict=True):
+    for tokens_, segments in zip(batch.tokens, batch.extras["segments"], strict=True):
         second = vocabulary.decode(tokens_[segments == 1])
         assert vocabulary.decode(tokens_[:1]) == "[CLS]"
         assert second.endswith("[SEP]")

@@ -72,9 +72,7 @@ def operations_per_char(
     """Floating-point operations of a model's matrix products, forward and backward, which takes
     twice as many."""
     inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
-    positions = torch.arange(n_masked, device=device)
-    if getattr(model, "takes_positions_per_window", False):
-        positions = positions[None]
+    positions = torch.arange(n_masked, device=device)[None]
     # Fused attention would not be counted.
     with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), Operations() as counted:
         model(inputs, positions)

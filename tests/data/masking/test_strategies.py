@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.batch import IGNORED_LABEL
 from data.corpus import Corpus
-from data.masking import IGNORED_LABEL, n_masked_in
+from data.masking import n_masked_in
 from data.masking.strategies import STRATEGIES
 from data.masking.units import CorpusUnits
 from data.masking.weights import Surprise, TfIdf, collocations, joined
@@ -111,12 +112,14 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     offsets = torch.arange(len(ids)).expand(3, -1)
     tokens = ids[offsets]
     batch = masker(tokens, offsets, masking_prob)
-    rows = batch.positions.view(3, n_masked_in(len(ids), masking_prob)) // len(ids)
+    assert batch.positions.shape == (3, n_masked_in(len(ids), masking_prob))
+    rows = batch.positions // len(ids)
     assert torch.equal(rows, torch.arange(3)[:, None].expand_as(rows))
-    assert batch.is_even
     assert batch.positions.unique().numel() == batch.positions.numel()
     assert torch.equal(batch.labels, ids[batch.offsets])  # every strategy can hide every character
-    hidden = torch.zeros(tokens.numel(), dtype=torch.bool).index_fill(0, batch.positions, True)
+    hidden = torch.zeros(tokens.numel(), dtype=torch.bool).index_fill(
+        0, batch.positions.flatten(), True
+    )
     assert torch.equal(batch.inputs.flatten()[~hidden], tokens.flatten()[~hidden])
     assert torch.equal(tokens, ids[offsets])  # it is not modified
 

@@ -5,8 +5,9 @@ import torch
 
 from configs.experiment import configs_of
 from configs.masking import segmenter_of
+from data.batch import IGNORED_LABEL
 from data.corpus import Corpus, CorpusError
-from data.masking import IGNORED_LABEL, n_masked_in
+from data.masking import n_masked_in
 from data.masking.segmenters import Characters, Segmenter
 from data.masking.strategies import STRATEGIES, units_of
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
@@ -86,9 +87,9 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
     )
     offsets = starts + torch.arange(64)
     batch = configs.masking.strategy(configs.data.training_ids[offsets], offsets, 0.3)
-    assert batch.positions.view(50, -1).shape[1] == n_masked_in(64, 0.3)
+    assert batch.positions.shape == (50, n_masked_in(64, 0.3))
     assert torch.equal(batch.labels, configs.data.training_ids[offsets].flatten()[batch.positions])
-    assert all(len(set(row.tolist())) == len(row) for row in batch.positions.view(50, -1))
+    assert all(len(set(row.tolist())) == len(row) for row in batch.positions)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -101,7 +102,7 @@ def test_unknown_characters_are_never_labels_nor_random_tokens(name):
     offsets = torch.arange(n * 64).view(n, 64)
     tokens = configs.data.training_ids[offsets]
     batch = configs.masking.strategy(tokens, offsets, 0.9)
-    assert vocabulary.unknown_token not in batch.labels.tolist()
+    assert vocabulary.unknown_token not in batch.labels.flatten().tolist()
     was_unknown = tokens == vocabulary.unknown_token
     assert torch.equal(batch.inputs == vocabulary.unknown_token, was_unknown)
     assert (batch.labels != IGNORED_LABEL).sum() > 0.8 * tokens.numel()
