@@ -25,15 +25,16 @@ Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
 
 def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
-    """A curve with further rows. A long one keeps evenly spaced rows, which depend only on their
+    """A curve with more rows. A long one keeps evenly spaced rows, which depend only on their
     number, and the last."""
-    first = curve[-1][0] + 1 if curve else 0
-    points = curve + [
-        [number, *(row[name] if is_number(row.get(name)) else None for name in CURVE)]
-        for number, row in enumerate(rows, start=first)
-    ]
+    points = [*curve]
+    number = curve[-1][0] + 1 if curve else 0
+    for row in rows:
+        values = [row.get(name) for name in CURVE]
+        points.append([number, *(value if is_number(value) else None for value in values)])
+        number += 1
     stride = 1
-    while (first + len(rows)) > MAX_POINTS * stride:
+    while number > MAX_POINTS * stride:
         stride *= 2
     return [point for point in points if point[0] % stride == 0 or point is points[-1]]
 
@@ -49,27 +50,32 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
     """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit`
     have the same unit: nats per token of the same text."""
     about = record["about"]
-    configs, corpus = about["configs"], about["corpus"]
+    configs = about["configs"]
+    corpus = about["corpus"]
     source, *words = about["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
-    by_hand = ["(changed by hand)"] * ("changed_by_hand" in configs)
+    changes = [word for word in words if not word.startswith("seed=")]
+    if "changed_by_hand" in configs:
+        changes.append("(changed by hand)")
     tokens = configs.get("data.tokens", "characters")
-    columns = dict(zip(("row", *CURVE), zip(*curve, strict=True), strict=True)) if curve else {}
+    last = {}
+    columns = {}
+    if curve:
+        for name, values in zip(("row", *CURVE), zip(*curve, strict=True), strict=True):
+            last[name] = values[-1]
+            if values.count(None) < len(values):
+                columns[name] = values
     return about | {
         "uuid": uuid,
         "seed": configs.get("seed"),
         "group": group_of(configs | corpus),
         "preset": preset,
-        "changes": " ".join([*(word for word in words if not word.startswith("seed=")), *by_hand]),
+        "changes": " ".join(changes),
         "text": corpus["name"],
         "tokens": tokens,
         "unit": f"{corpus['sha256']} {tokens}",
         "state": record["status"],
         "hidden": record["hidden"],
-        "last": {name: values[-1] for name, values in columns.items()},
-        "curve": {
-            name: values
-            for name, values in columns.items()
-            if any(value is not None for value in values)
-        },
+        "last": last,
+        "curve": columns,
     }

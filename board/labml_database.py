@@ -36,8 +36,8 @@ class Driver:
 
     def __init__(self, kind: type[Model] | type[Index], store: Store):
         self.model_name = self.index_name = kind.__name__
-        # an index maps names to keys of objects
-        self.store, self._is_index = store, issubclass(kind, Index)
+        self.store = store
+        self._is_index = issubclass(kind, Index)  # which maps names to keys of objects
         self._namespace = f"index {kind.__name__}" if self._is_index else kind.__name__
 
     def get(self, key: str) -> Any:
@@ -57,7 +57,10 @@ class Driver:
     def delete(self, key: str) -> None:
         self.store.delete(self._namespace, key)
 
-    load_dict, save_dict, mload_dict, msave_dict = get, set, mget, mset
+    load_dict = get
+    save_dict = set
+    mload_dict = mget
+    msave_dict = mset
 
 
 def encode(data: Any) -> str:
@@ -98,5 +101,11 @@ def _untagged(value: dict[str, Any]) -> Any:
     if not _looks_tagged(value):
         return value
     ((tag, content),) = value.items()
-    known = {"$key": Key, "$set": set, "$array": np.array}.get(tag)
-    return known(content) if known else {tag[1:]: content}
+    match tag:
+        case "$key":
+            return Key(content)
+        case "$set":
+            return set(content)
+        case "$array":
+            return np.array(content)
+    return {tag[1:]: content}

@@ -41,13 +41,12 @@ def is_name(value: Any) -> bool:
 
 def are_series(value: Any) -> bool:
     """Whether a value is a dict of series, neither too many nor too long."""
-    if (
-        not matches(value, {str: is_series})
-        or len(value) > MAX_SERIES
-        or not all(map(is_name, value))
-    ):
-        return False
-    return sum(len(series["step"]) for series in value.values()) <= MAX_POINTS
+    return (
+        matches(value, {str: is_series})
+        and len(value) <= MAX_SERIES
+        and all(map(is_name, value))
+        and sum(len(series["step"]) for series in value.values()) <= MAX_POINTS
+    )
 
 
 NAMES = ("name", "comment", "note", "python_file", "computer", "commit", "commit_message")
@@ -56,7 +55,7 @@ LISTS = ("tags", "favourite_configs", "favorite_configs", "selected_configs")
 MESSAGE: dict[str, Any] = {
     **dict.fromkeys(NAMES, (is_name, None, MISSING)),
     **dict.fromkeys(TEXTS, (str, None, MISSING)),
-    **{name: ([is_name], None, MISSING) for name in LISTS},
+    **dict.fromkeys(LISTS, ([is_name], None, MISSING)),
     "repo_remotes": ([is_name], is_name, None, MISSING),
     "pid": (int, None, MISSING),
     "start_step": (int, str, None, MISSING),

@@ -20,7 +20,8 @@ metrics.INDICATOR_LIMIT = MAX_SERIES
 
 def get_or_create(uuid: str) -> Any:
     """labml-app's record of a run."""
-    if (run := db.run.get(uuid)) is not None:
+    run = db.run.get(uuid)
+    if run is not None:
         return run
     project = db.project.get_project("")
     if project.runs.pop(uuid, None) is not None:
@@ -58,8 +59,8 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
             "value": shown,
             "computed": shown,
             "type": type(value).__name__,
+            "is_explicitly_specified": name in about["explicit"],
         }
-        configs[name]["is_explicitly_specified"] = name in about["explicit"]
     run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": configs})
 
 
@@ -99,8 +100,8 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     # as a number.
     model = metrics.MetricsIndex.get(uuid).load()
     for name in series.keys() & model.tracking.keys():
-        track = model.tracking[name]
-        track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
+        for part, numbers in series[name].items():
+            model.tracking[name][part][-1] = numbers[-1]
     model.save()
 
 

@@ -20,24 +20,21 @@ OWN = ("runs", "compare", "try")  # pages, besides those of runs
 ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")  # of a page, Folio's or labml's; files have a dot
 SCRIPT = "js/bundle.min.js"  # labml's
 MODULES = Path(__file__).parent / "node_modules"
-BOOTSTRAP = MODULES / "bootstrap/dist/css/bootstrap.min.css"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
 ORIGINS = ("https://cdn.jsdelivr.net", "https://d3js.org", "https://cdnjs.cloudflare.com")
-# The address in the pages, the path here, and the file.
-VENDORED = (
-    (
+# The path of each file here, its address in the pages, and the file.
+VENDORED = {
+    "vendor/bootstrap.min.css": (
         f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css",
-        "vendor/bootstrap.min.css",
-        BOOTSTRAP,
+        MODULES / "bootstrap/dist/css/bootstrap.min.css",
     ),
-    (f"{ORIGINS[1]}/d3.v6.min.js", "vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
-    (
+    "vendor/d3.min.js": (f"{ORIGINS[1]}/d3.v6.min.js", MODULES / "d3/dist/d3.min.js"),
+    "vendor/fonts/css/all.css": (
         f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css",
-        "vendor/fonts/css/all.css",
         FONTS / "css/all.css",
     ),
-)
-IS_OFFLINE = all(path.is_file() for _, _, path in VENDORED)  # else some files come from CDNs
+}
+IS_OFFLINE = all(path.is_file() for _, path in VENDORED.values())  # else some come from CDNs
 # Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a
 # text.
 PATCHES = {
@@ -65,14 +62,11 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
     )
 
     def page(request: Request, own_name: str | None) -> Response:
-        html = (
-            labml
-            if own_name is None or request.url.query == "labml"
-            else own.replace("PAGE", own_name)
-        )
-        return HTMLResponse(
-            html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-        )
+        html = labml
+        if own_name is not None and request.url.query != "labml":
+            html = own.replace("PAGE", own_name)
+        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+        return HTMLResponse(html, headers=headers)
 
     @app.get("/run/{name}")
     @app.get("/run/{name}/{below:path}")
@@ -98,27 +92,22 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
 def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
     """The HTML of labml's page, that of Folio's with PAGE in place of a name, and the content and
     media type of each file by its path. Raises ValueError if labml's have changed."""
-    labml, own = (
-        (folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC)
-    )
-    paths = {
-        path.relative_to(static).as_posix(): path for path in static.rglob("*") if path.is_file()
-    }
-    if IS_OFFLINE:
-        labml = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", labml)
-        for address, url, path in VENDORED:
-            labml, own = labml.replace(address, f"/{url}"), own.replace(address, f"/{url}")
-            paths[url] = path
-        paths |= {
-            f"vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()
-        }
+    labml = (static / "index.html").read_text(encoding="utf-8")
+    own = (STATIC / "index.html").read_text(encoding="utf-8")
+    paths = {path.relative_to(static).as_posix(): path for path in static.rglob("*.*")}
     paths |= {f"folio/{path.name}": path for path in STATIC.iterdir()}
-    listed = {
-        url: path
-        for url, path in paths.items()
-        if path.suffix != ".map" and path.name != "index.html"
-    }
-    files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
+    if IS_OFFLINE:
+        fonts = (FONTS / "webfonts").iterdir()
+        paths |= {f"vendor/fonts/webfonts/{path.name}": path for path in fonts}
+        labml = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", labml)
+        for url, (address, path) in VENDORED.items():
+            labml = labml.replace(address, f"/{url}")
+            own = own.replace(address, f"/{url}")
+            paths[url] = path
+    files = {}
+    for url, path in paths.items():
+        if path.suffix not in (".map", ".html"):
+            files[url] = (path.read_bytes(), mimetypes.guess_type(url)[0])
     script, kind = files[SCRIPT]
     for old, new in PATCHES.items():
         if old.encode() not in script:

@@ -42,12 +42,21 @@ RECORDS = "folio runs of 9"
 SECONDS_OF_SILENCE = 4.0
 BYTES_PER_ANSWER = 2**22  # of each file of a run
 MAX_CONFIGS = 2**18  # characters; lists of runs send them with each refresh
-# of its files, in bytes
-EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": []}
+EMPTY = dict.fromkeys(DELIVERED, 0)  # bytes of each file
 # a record, with "about"
-NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}
+NEW: dict[str, Any] = {
+    "stored": EMPTY,
+    "curve": [],
+    "status": "in progress",
+    "knobs": None,
+    "hidden": False,
+}
 DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}  # keys that the page draws
-ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
+ABOUT = {
+    "name": is_name,
+    "command": is_name,
+    "comment": is_name,
+    "folder": is_name,
     "configs": lambda value: matches(value, DRAWN) and len(json.dumps(value)) <= MAX_CONFIGS,
     "explicit": [str],
     "began": float,
@@ -83,11 +92,10 @@ class RunRecords:
 
     def restart(self) -> None:
         """Begin with what the database has: at first, and after it was replaced."""
-        self._start, self._n_changes = secrets.token_hex(4), 0
+        self._start = secrets.token_hex(4)
+        self._n_changes = 0
         # Runs in progress, and the time of their last message by this process's clock.
-        self._heard = {
-            uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"
-        }
+        self._heard = dict.fromkeys(self._all(), 0.0)
 
     @property
     def revision(self) -> str:
@@ -99,37 +107,41 @@ class RunRecords:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs.
         Raises ValueError."""
         checked(message, MESSAGE, "the message")
-        rows, before = _rows(message["pieces"][METRICS]["text"]), self.record(uuid)
-        about = message.get("about", before and before["about"])
-        if about is None:  # the run was deleted here: the answer makes it describe itself
-            return {"stored": NEW["stored"], "knobs": None}
+        rows = _rows(message["pieces"][METRICS]["text"])
+        before = self.record(uuid)
+        about_before = before["about"] if before else {}
+        about = message.get("about", about_before)
+        if not about:  # the run was deleted here: the answer makes it describe itself
+            return {"stored": EMPTY, "knobs": None}
         record = (before or NEW) | {"about": about}
-        is_resumed = before is not None and before["about"].get("started") != about.get("started")
+        is_resumed = about_before.get("started") != about.get("started")
         if message.get("restart") or before is None or is_resumed:
-            record |= EMPTY
+            record |= {"stored": EMPTY, "curve": []}
             labml_run.clear(uuid)
         run = labml_run.get_or_create(uuid)
         if "about" in message:
-            labml_run.describe(run, about, before["about"] if before else {})
-        pieces = {
-            name: piece
-            for name, piece in message["pieces"].items()
-            if piece["from"] == record["stored"][name]
-        }
-        if rows and METRICS in pieces:
-            labml_run.add_rows(uuid, rows)
-            record["curve"] = with_rows(record["curve"], rows)
-        if text := pieces.get(LOG, {"text": ""})["text"]:
-            labml_run.add_log(uuid, text)
-        record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}
-        status, heard = message.get("status", {}), message.get("heard")
+            labml_run.describe(run, about, about_before)
+
+        stored = dict(record["stored"])
+        for name, piece in message["pieces"].items():
+            if piece["from"] != stored[name]:
+                continue  # the dashboard has it already, or misses what is before
+            stored[name] = piece["to"]
+            if name == METRICS and rows:
+                labml_run.add_rows(uuid, rows)
+                record["curve"] = with_rows(record["curve"], rows)
+            elif name == LOG and piece["text"]:
+                labml_run.add_log(uuid, piece["text"])
+        record["stored"] = stored
+
+        status = message.get("status", {})
         record["status"] = status.get("status", record["status"])
+        heard = message.get("heard")
         labml_run.set_status(run, status, heard, is_new=before is None)
-        self._heard[uuid] = time.monotonic() - (
-            0.0 if heard is None else max(0.0, time.time() - heard)
-        )
+        silence = 0.0 if heard is None else max(0.0, time.time() - heard)
+        self._heard[uuid] = time.monotonic() - silence
         self._put(uuid, record, before)
-        return {"stored": record["stored"], "knobs": record["knobs"]}
+        return {"stored": stored, "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is.
@@ -146,10 +158,8 @@ class RunRecords:
 
     def hide(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Hide a run in the list, or show it again. Raises ValueError."""
-        record, hidden = (
-            self.known(uuid),
-            checked(message, {"hidden": bool}, "the message")["hidden"],
-        )
+        record = self.known(uuid)
+        hidden = checked(message, {"hidden": bool}, "the message")["hidden"]
         self._put(uuid, record | {"hidden": hidden}, record)
         return {}
 
@@ -164,12 +174,13 @@ class RunRecords:
     def run(self, uuid: str, message: Mapping[str, str]) -> dict[str, Any]:
         """A run for its own page: its record, and pieces of its files from the bytes that `message`
         names. Raises ValueError."""
-        record, folder = self.known(uuid), self.folder(uuid)
-        starts = {name: max(0, int(message.get(name, "0")[:18])) for name in DELIVERED if folder}
-        pieces = {
-            name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)  # type: ignore[operator]
-            for name, start in starts.items()
-        }
+        record = self.known(uuid)
+        folder = self.folder(uuid)
+        pieces = {}
+        for name in DELIVERED if folder else ():
+            start = max(0, int(message.get(name, "0")[:18]))
+            path = Path(record["about"]["folder"], name)
+            pieces[name] = read_piece(path, start, BYTES_PER_ANSWER, may_split=name == LOG)
         current = record["about"]["knobs"] or asdict(Knobs())
         knobs = {"current": current, "requested": record["knobs"] or current}
         return summary(uuid, record, []) | {
@@ -192,26 +203,27 @@ class RunRecords:
         """Mark silent runs whose process has ended. Looks at each run at most once in
         SECONDS_OF_SILENCE."""
         now = time.monotonic()
-        for uuid in [
-            uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE
-        ]:
-            self._heard[uuid] = now
-            self._notice_if_dead(uuid)
+        for uuid, heard in list(self._heard.items()):
+            if now - heard >= SECONDS_OF_SILENCE:
+                self._heard[uuid] = now
+                self._notice_if_dead(uuid)
 
     def find(self, name: str) -> str:
         """The uuid of the run of Folio or labml's clients whose uuid is `name` or the only one to
         begin with it. Raises UnknownRunError."""
         uuids = self.store.keys(LABMLS)
-        found = [name] if name in uuids else [uuid for uuid in uuids if uuid.startswith(name)]
-        if len(found) != 1:
-            raise UnknownRunError(
-                f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}"
-            )
-        return found[0]
+        if name in uuids:
+            return name
+        matching = [uuid for uuid in uuids if uuid.startswith(name)]
+        if len(matching) != 1:
+            n = len(matching) or "no"
+            raise UnknownRunError(f"{n} runs of the dashboard begin with {name[:64]!r}")
+        return matching[0]
 
     def known(self, uuid: str) -> dict[str, Any]:
         """The record of a run. Raises UnknownRunError if there is none."""
-        if (record := self.record(uuid)) is None:
+        record = self.record(uuid)
+        if record is None:
             raise UnknownRunError(f"the dashboard does not have the run {uuid}")
         return record
 
@@ -227,7 +239,8 @@ class RunRecords:
             status = "in progress"
             with contextlib.suppress(RunFolderError):
                 status = RunFolder(path).status()["status"]
-            status = "dead" if status == "in progress" else status
+            if status == "in progress":
+                status = "dead"
             labml_run.mark(uuid, status)
             self._put(uuid, record | {"status": status}, record)
 
@@ -241,18 +254,13 @@ class RunRecords:
         """The stored record of a run of Folio, or None."""
         text = self.store.get(RECORDS, uuid)
         # A run that was deleted on labml's page starts from nothing when it reports again.
-        return (
-            json.loads(text)
-            if text is not None and self.store.get(LABMLS, uuid) is not None
-            else None
-        )
+        if text is None or self.store.get(LABMLS, uuid) is None:
+            return None
+        return json.loads(text)
 
     def _all(self) -> dict[str, dict[str, Any]]:
-        return {
-            uuid: record
-            for uuid in self.store.keys(RECORDS)
-            if (record := self.record(uuid)) is not None
-        }
+        records = {uuid: self.record(uuid) for uuid in self.store.keys(RECORDS)}
+        return {uuid: record for uuid, record in records.items() if record is not None}
 
 
 def _rows(text: str) -> list[dict[str, Any]]:

@@ -54,11 +54,9 @@ def serve(path: Path, port: int) -> None:
             contextlib.closing(Predictors()) as predictors,
         ):
             app, watch_file = application(store, predictors)
-            files = (
-                "works offline"
-                if IS_OFFLINE
-                else "styles and d3 come from CDNs (make dashboard gets them)"
-            )
+            files = "styles and d3 come from CDNs (make dashboard gets them)"
+            if IS_OFFLINE:
+                files = "works offline"
             address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
             print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
             config = uvicorn.Config(
@@ -104,12 +102,14 @@ def refusal(request: Request) -> str | None:
     if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
         return "this dashboard is for localhost only"
     is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
-    if is_foreign or (
-        request.scope["path"].startswith("/api/")
-        and "cross-site" in headers.getlist("sec-fetch-site")
-    ):
-        return "another site's page may not use this dashboard"
-    return None
+    if is_interface(request) and "cross-site" in headers.getlist("sec-fetch-site"):
+        is_foreign = True
+    return "another site's page may not use this dashboard" if is_foreign else None
+
+
+def is_interface(request: Request) -> bool:
+    """Whether a request is one of a script, in place of a page."""
+    return request.scope["path"].startswith("/api/")
 
 
 def application(
@@ -138,13 +138,14 @@ def application(
         if store.reopened():
             fill()
             records.restart()
-            said = "was deleted or replaced: runs in progress send again, --import all adds others"
-            print(f"{store.path} {said}", flush=True)
+            hint = "runs in progress send again, --import all adds others"
+            print(f"{store.path} was deleted or replaced: {hint}", flush=True)
 
     @app.middleware("http")
     async def check(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        if (why := refusal(request)) is not None:
-            return PlainTextResponse(f"{why}\n", 403)
+        reason = refusal(request)
+        if reason is not None:
+            return PlainTextResponse(f"{reason}\n", 403)
         await watch_file()  # before a request meets the old file
         try:
             with store.transaction():
@@ -152,12 +153,9 @@ def application(
             await check_message(request)
             return await answer(request)
         except UnknownRunError as error:
-            is_page = not request.scope["path"].startswith("/api/")
-            return (
-                PlainTextResponse(f"{error}\n", 404)
-                if is_page
-                else JSONResponse({"error": str(error)}, 404)
-            )
+            if is_interface(request):
+                return JSONResponse({"error": str(error)}, 404)
+            return PlainTextResponse(f"{error}\n", 404)
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             return JSONResponse({"error": "the body is not JSON"}, 400)
         except BusyError as error:
@@ -174,8 +172,9 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
         "GET": records.run,
         "POST": records.receive,
         "DELETE": records.delete,
+        "PUT knobs": records.set_knobs,
+        "PUT hidden": records.hide,
     }
-    answers |= {"PUT knobs": records.set_knobs, "PUT hidden": records.hide}
 
     async def message_of(request: Request, uuid: str) -> dict[str, Any]:
         # NaN, which is not JSON, as text
@@ -187,10 +186,10 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
     @app.get("/api/folio/runs")
     async def runs(known: str = "") -> JSONResponse:
         """All runs; only the revision if the page knows it already."""
-        revision = records.revision
-        return JSONResponse(
-            {"revision": revision} | ({} if known == revision else {"runs": records.summaries()})
-        )
+        content: dict[str, Any] = {"revision": records.revision}
+        if known != records.revision:
+            content["runs"] = records.summaries()
+        return JSONResponse(content)
 
     @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
     @app.put("/api/folio/runs/{uuid}/{what}")
@@ -201,7 +200,8 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
 
     @app.post("/api/folio/try/{uuid}")
     async def ask_model(request: Request, uuid: str) -> JSONResponse:
-        message, folder = await message_of(request, uuid), records.folder(uuid)
+        message = await message_of(request, uuid)
+        folder = records.folder(uuid)
         if folder is None:
             raise ValueError("the folder of this run is not on this machine")
         return JSONResponse(await predictors.ask(str(folder), message))

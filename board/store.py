@@ -33,12 +33,9 @@ class Store:
             # With a rollback journal, everything is in the file itself between transactions, so the
             # file can be replaced. A write-ahead log, which earlier versions had, helps only
             # several readers.
-            for words in (
-                "journal_mode = TRUNCATE",
-                "synchronous = NORMAL",
-                "locking_mode = EXCLUSIVE",
-            ):
-                self._connection.execute(f"PRAGMA {words}")
+            self._connection.execute("PRAGMA journal_mode = TRUNCATE")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             with self.transaction("EXCLUSIVE"):  # and the lock stays until the connection is closed
                 self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
         except (OSError, sqlite3.Error) as error:
@@ -59,7 +56,7 @@ class Store:
     def get(self, namespace: str, key: str) -> str | None:
         sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
         row = self._connection.execute(sql, (namespace, key)).fetchone()
-        return row[0] if row else None
+        return row and row[0]
 
     def keys(self, namespace: str) -> list[str]:
         sql = "SELECT key FROM entries WHERE namespace = ?"
@@ -108,16 +105,12 @@ def check(path: Path) -> None:
             shutil.copy(file, folder)
         try:
             with contextlib.closing(sqlite3.connect(Path(folder) / path.name)) as copy:
-                (answer,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-                tables = [
-                    sql
-                    for (sql,) in copy.execute(
-                        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-                    )
-                ]
+                answer = copy.execute("PRAGMA quick_check(1)").fetchone()
+                tables = copy.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+                definitions = tables.fetchall()
         except sqlite3.DatabaseError as error:
             raise StoreError(f"it is damaged or not a database: {error}") from error
-    if answer != "ok":
+    if answer != ("ok",):
         raise StoreError("it is damaged")
-    if tables and tables != [f"CREATE TABLE {TABLE}"]:
+    if definitions and definitions != [(f"CREATE TABLE {TABLE}",)]:
         raise StoreError("it is not a dashboard's database")

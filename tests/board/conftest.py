@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from board.page import MODULES, VENDORED
+from board.page import IS_OFFLINE, MODULES
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
@@ -262,10 +262,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser) -> Any:
     """A page that may load nothing except from this machine."""
-    needed(
-        all(path.is_file() for _, _, path in VENDORED),
-        "needs the page's npm packages: make .venv/vendored",
-    )
+    needed(IS_OFFLINE, "needs the page's npm packages: make .venv/vendored")
     opened = browser.new_page(viewport={"width": 1100, "height": 900})
     opened.outside = []
 
