@@ -35,8 +35,9 @@ from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
-from training.muon import Muon, local, orthogonal
+from training.muon import Muon, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
+from training.optimizers import local
 from training.schedule import Stage
 from training.step import TrainingStep, Update
 

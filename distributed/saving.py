@@ -20,7 +20,7 @@ from distributed.processes import Processes
 from distributed.sharding import rows_of
 from runs.files import flush
 from training.checkpoint import Content, digest, is_sharded, map_file
-from training.muon import local
+from training.optimizers import local
 
 # The names of types in safetensors files.
 TYPES = {

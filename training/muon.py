@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from training.optimizers import local
+
 # Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small
 # singular values grow fast. The iteration does not converge: after five steps, singular values that
 # were not near 0 are between 0.7 and 1.2.
@@ -14,11 +16,6 @@ A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
 # Here, because torch.compile cannot trace the calls.
 CPU_HAS_BFLOAT16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-
-
-def local(tensor: Any) -> torch.Tensor:
-    """The part of a sharded tensor that this process has; any other tensor as it is."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 class Muon(Optimizer):

@@ -7,9 +7,8 @@ import torch
 
 from data.batch import Batch, BatchSource
 from data.generators import restore_rng_states, rng_states
-from training.callbacks.health_checks import optimize_or_undo
 from training.objective import Losses, MaskedObjective, Outcome, Sums
-from training.optimizers import gradients_of
+from training.optimizers import gradients_of, optimize_or_undo
 from training.schedule import Stage
 
 

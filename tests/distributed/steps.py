@@ -23,7 +23,7 @@ from distributed.parallel import together
 from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like, whole
 from training.checkpoint import Content, is_sharded
-from training.muon import local
+from training.optimizers import local
 from training.schedule import Stage
 
 

@@ -1,18 +1,16 @@
 """Detects plateaus, divergence, ignored labels, and leaks; skips steps that are not finite."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from runs.errors import StoppedError
 from runs.statistics import paired_difference
 from training.callbacks.callback import Callback, Row, Weights
 from training.evaluation import Evaluation
-from training.muon import local
 from training.schedule import Stage
 
 if TYPE_CHECKING:
@@ -132,37 +130,3 @@ class HealthChecks(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.given = list(state["given"])
         self.n_near_unigram = int(state["n_near_unigram"])
-
-
-@torch.no_grad()
-def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
-    """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf`
-    (PyTorch's fused ones, Muon and RowAdagrad) skip a step that is not finite. The changes of
-    others are undone with copies, which cost memory and time."""
-    skipped = 1.0 - is_finite.float()
-    for optimizer in optimizers:
-        if getattr(optimizer, "_step_supports_amp_scaling", False):
-            optimizer.found_inf = skipped  # type: ignore[attr-defined]
-            optimizer.step()
-            continue
-        before = {key: tensor.clone() for key, tensor in changed_by(optimizer).items()}
-        optimizer.step()
-        # a state that the step has created starts at zero
-        for key, tensor in changed_by(optimizer).items():
-            tensor.copy_(torch.where(is_finite, tensor, before.get(key, torch.zeros_like(tensor))))
-
-
-def changed_by(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
-    """The weights and the states that a step of an optimizer changes; of sharded ones, the part of
-    this process."""
-    parameters = [
-        p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
-    ]
-    # each call makes new local parts
-    named = [(id(p), {"": p, **optimizer.state.get(p, {})}) for p in parameters]
-    return {
-        (i, name): local(t)
-        for i, each in named
-        for name, t in each.items()
-        if isinstance(t, torch.Tensor)
-    }
