@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,12 +19,10 @@ from data.masking import n_masked_in
 from runs.errors import first_line
 from training.callbacks.callback import Callback
 from training.compilation import without_side_effects
+from training.loop import Trainer
 from training.objective import Losses, Sums
 from training.schedule import Stage
 from training.step import TrainingStep, Update
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
 
 # per shape before recording: they create the optimizer states, which must lie outside the graph
 EAGER_STEPS = 3
@@ -80,7 +78,7 @@ class CudaGraphs(Callback):
         self._n_eager[shape] += 1
         return self._eager(batches)
 
-    def begin(self, trainer: "Trainer") -> None:
+    def begin(self, trainer: Trainer) -> None:
         """Move optimizer states to the device: PyTorch loads step counts to the CPU if an optimizer
         is not fused."""
         for state in (
@@ -88,7 +86,7 @@ class CudaGraphs(Callback):
         ):
             state |= {name: value.to(self.update.device) for name, value in state.items()}
 
-    def adjust(self, trainer: "Trainer", stage: Stage, factor: float) -> tuple[Stage, float]:
+    def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
         if self.is_due(trainer.training_step, stage):
             with trainer.clock.stopped():
                 self.record(trainer.training_step, stage, trainer.report)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labml import experiment, lab, logger, monit
 from labml.internal import experiment as internal
@@ -30,10 +30,8 @@ from runs.run_folder import RunFolder
 from runs.terminal import printable
 from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.samples import Guess
+from training.loop import Trainer
 from training.schedule import Stage
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
 
 SECONDS_TO_DELIVER = 10.0
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -142,11 +140,11 @@ class Tracking(Callback):
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.uploader.delivery.knobs if self.uploader else None
 
-    def reported(self, trainer: "Trainer", line: str) -> None:
+    def reported(self, trainer: Trainer, line: str) -> None:
         logger.log(line)
         self._log(line)
 
-    def stepped(self, trainer: "Trainer", stage: Stage) -> None:
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
         if self.uploader and self.has_new_row:
             self.has_new_row = False
             self.uploader.wake.set()
@@ -163,13 +161,13 @@ class Tracking(Callback):
             self.section.message = f"about {left // 60}:{left % 60:02d} left"
         monit.progress(progress)
 
-    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         parts = shown_row(row)
         logger.log(parts)
         self._log("".join(text for text, _ in parts))
         self.has_new_row = True  # another callback writes it after this one
 
-    def sampled(self, trainer: "Trainer", samples: Sequence[Sequence[Guess]]) -> None:
+    def sampled(self, trainer: Trainer, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct
         e, `[x!e]` for x."""
         for guesses in samples:

@@ -16,7 +16,8 @@ class Reader(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embedding, self.matrix = nn.Embedding(9, 32), nn.Linear(32, 16, bias=False)
+        self.embedding = nn.Embedding(9, 32)
+        self.matrix = nn.Linear(32, 16, bias=False)
 
     def forward(self, inputs, positions):
         x = self.embedding(inputs).unflatten(2, (4, 8)).transpose(1, 2)
@@ -27,16 +28,16 @@ class Reader(nn.Module):
 def test_the_operations_of_products_and_of_attention_are_counted():
     """Per position: 2 per weight, and 2 * seq_len * d_model for scores and for mixing; twice that
     going backward."""
-    n_masked, seq_len = 5, 20
-    expected = 3 * (2 * 32 * 16 * n_masked / seq_len + 4 * seq_len * 32)
-    assert operations_per_char(Reader(), seq_len, n_masked, CPU) == expected
+    expected = 3 * (2 * 32 * 16 * 5 / 20 + 4 * 20 * 32)
+    assert operations_per_char(Reader(), seq_len=20, n_masked=5, device=CPU) == expected
 
 
 def test_the_peak_is_the_rate_of_the_largest_matrix():
-    found = peak(nn.Sequential(nn.Linear(4, 4), nn.Linear(512, 512)), 512, CPU, torch.float32)
-    left, right = torch.randn(512, 512), torch.randn(512, 512)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(512, 512))
+    matrix = torch.randn(512, 512)
+    rate = 2 * 512**3 / seconds_per_call(lambda: matrix @ matrix, 20)
     # others may use the core
-    assert found > 0.2 * 2 * 512**3 / seconds_per_call(lambda: left @ right, 20)
+    assert peak(model, 512, CPU, torch.float32) > 0.2 * rate
     assert peak(nn.Embedding(3, 4), 512, CPU, torch.float32) == 0
 
 

@@ -1,16 +1,12 @@
 """Adds the any-order bound to each row: how well the model writes."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
 from data.bound_masks import bound_masks
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation, Measure, masked_outcomes, per_window
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 
 class AnyOrderBound(Callback):
@@ -18,7 +14,7 @@ class AnyOrderBound(Callback):
 
     name = "bound"  # tells a checkpoint whose best loss is a bound
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         evaluator = trainer.evaluator
         bound = any_order_bound(
             trainer.model,

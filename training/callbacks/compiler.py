@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training.callbacks.callback import Callback
 from training.compilation import Compiled, Report
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 
 class Compiler(Callback):
@@ -18,7 +16,7 @@ class Compiler(Callback):
         self.compiled = compiled
         self.around = around  # compiling happens inside of it
 
-    def begin(self, trainer: "Trainer") -> None:
+    def begin(self, trainer: Trainer) -> None:
         if trainer.n_evaluations < trainer.schedule.evaluations:
             self.compiled.compile(
                 trainer.training_step,

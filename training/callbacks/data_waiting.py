@@ -1,13 +1,9 @@
 """Adds the share of the training time that was spent waiting for data to each row."""
 
-from typing import TYPE_CHECKING
-
 from data.windows.prefetch import Prefetched
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 MOST_WAITING = 0.05  # of the training time; more is reported
 
@@ -18,7 +14,7 @@ class DataWaiting(Callback):
     def __init__(self, windows: Prefetched):
         self.windows = windows
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         seconds = row["seconds"] - trainer.evaluated_at["seconds"]
         row["waiting"] = self.windows.waited / max(seconds, 1e-9)
         self.windows.waited = 0.0

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.errors import InputError
 from runs.knobs import Knobs, knobs_of
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
+from training.loop import Trainer
 from training.schedule import Stage
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
 
 
 class KnobPanel(Callback):
@@ -24,7 +22,7 @@ class KnobPanel(Callback):
         self.requested: Mapping[str, Any] | None = None  # the last request
         self.is_changed_by_hand = False
 
-    def adjust(self, trainer: "Trainer", stage: Stage, factor: float) -> tuple[Stage, float]:
+    def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
         requested = self.request(trainer)
         if requested is not None and requested != self.requested:
             self.requested = requested
@@ -36,7 +34,7 @@ class KnobPanel(Callback):
             stage = replace(stage, masking_prob=self.knobs.masking_prob)
         return stage, factor * self.knobs.learning_rate_factor
 
-    def request(self, trainer: "Trainer") -> Mapping[str, Any] | None:
+    def request(self, trainer: Trainer) -> Mapping[str, Any] | None:
         """The values that a user wants, if any."""
         for callback in trainer.callbacks:
             wanted = callback.wanted_knobs()
@@ -44,7 +42,7 @@ class KnobPanel(Callback):
                 return wanted
         return None
 
-    def _turn(self, trainer: "Trainer", knobs: Knobs) -> None:
+    def _turn(self, trainer: Trainer, knobs: Knobs) -> None:
         if knobs == self.knobs:
             return
         event = {
@@ -58,7 +56,7 @@ class KnobPanel(Callback):
         trainer.report(f"changed by hand at step {trainer.step:,}: {knobs}")
         trainer.call("changed", event)
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         if self.is_changed_by_hand:
             row["changed_by_hand"] = True
             row["learning_rate_factor"] = self.knobs.learning_rate_factor

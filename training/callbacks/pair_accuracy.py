@@ -1,15 +1,12 @@
 """Adds the loss and the accuracy on pairs of text to each row."""
 
 import math
-from typing import TYPE_CHECKING
 
 from data.windows import WindowBatch
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
+from training.loop import Trainer
 from training.pair_objective import evaluate_pairs
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
 
 
 class PairAccuracy(Callback):
@@ -20,7 +17,7 @@ class PairAccuracy(Callback):
         self.objective = objective
         self.validation = validation
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         sums = trainer.sums
         n_pairs = float(sums["n_pairs"]) or math.nan  # nan: every step was skipped
         loss, accuracy = evaluate_pairs(trainer.model, self.validation)

@@ -1,16 +1,13 @@
 """Adds the loss per character to each row."""
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 
 from data.protocol import ValidationSet
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 
 class PerCharacter(Callback):
@@ -20,7 +17,7 @@ class PerCharacter(Callback):
         """`lengths` `[n_tokens]` are the numbers of characters that begin in each token."""
         self.lengths = lengths
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         row |= per_character(evaluation, trainer.evaluator.validation, self.lengths)
 
 

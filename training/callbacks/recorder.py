@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.files import reporting_os_errors
 from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback, Row, Weights
 from training.checkpoint import Content, save_last
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 Report = Callable[[str], None]
 
@@ -35,7 +33,7 @@ class Recorder(Callback):
         self.saving: Future[None] | None = None
         self.what = ""  # is being saved
 
-    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         with reporting_os_errors(trainer.report, "a row; it stays queued"):
             self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
@@ -43,12 +41,12 @@ class Recorder(Callback):
             self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
             self._begin(self._save_best, "the best weights; will try again", trainer.report)
 
-    def changed(self, trainer: "Trainer", event: Mapping[str, Any]) -> None:
+    def changed(self, trainer: Trainer, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):
             self._write(partial(self.run.append_event, dict(event)))
 
     def save(
-        self, trainer: "Trainer", weights: Weights, state: dict[str, Any], is_last: bool
+        self, trainer: Trainer, weights: Weights, state: dict[str, Any], is_last: bool
     ) -> None:
         self._finish(trainer.report)
         if is_last:

@@ -1,7 +1,6 @@
 """Compares a run with its reference losses."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from data.references.process import References
 from runs.curves import save_curves
@@ -10,9 +9,7 @@ from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.health_checks import check_for_leak
 from training.evaluation import Evaluation
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last step
 
@@ -29,10 +26,10 @@ class ReferenceLosses(Callback):
         self.predicted = predicted
         self.announced: bool | None = None  # whether all losses were known at the last announcement
 
-    def begin(self, trainer: "Trainer") -> None:
+    def begin(self, trainer: Trainer) -> None:
         self._announce(trainer)
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         window_floors = self.references.floor()
         if window_floors is not None:
             floor = self.references.losses["floor"]
@@ -40,10 +37,10 @@ class ReferenceLosses(Callback):
             row["excess"] = evaluation.loss - floor
             check_for_leak(evaluation.window_losses, window_floors)
 
-    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         self._announce(trainer)
 
-    def end(self, trainer: "Trainer") -> None:
+    def end(self, trainer: Trainer) -> None:
         if trainer.progress() >= 1:
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
         with reporting_os_errors(trainer.report, self.run.curves_path.name):
@@ -55,7 +52,7 @@ class ReferenceLosses(Callback):
                 self.predicted,
             )
 
-    def _announce(self, trainer: "Trainer", wait_seconds: float = 0.0) -> None:
+    def _announce(self, trainer: Trainer, wait_seconds: float = 0.0) -> None:
         """Report and save the losses: once at the beginning, and once when all of them are known."""
         is_complete = self.references.is_complete(wait_seconds)
         if is_complete == self.announced:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -11,9 +10,7 @@ from data.masking import n_masked_in
 from data.vocabulary import Vocabulary
 from training.callbacks.callback import Callback, Row, Weights
 from training.evaluation import evaluating
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
@@ -38,7 +35,7 @@ class Samples(Callback):
         self.vocabulary = vocabulary
         self.every_evaluations = every_evaluations
 
-    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         if trainer.n_evaluations % self.every_evaluations == 0:
             samples = sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
             trainer.call("sampled", samples)

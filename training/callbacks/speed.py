@@ -3,24 +3,20 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from data.masking import n_masked_in
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation, evaluating
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 SECONDS_PER_ROUND = 0.01
 ROUNDS = 3
 MOST_ROWS = 16_384  # of the product whose rate is the peak
-PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm, torch.ops.aten.baddbmm)
 
 
 class ShareOfPeak(Callback):
@@ -31,13 +27,13 @@ class ShareOfPeak(Callback):
         self.n_devices = n_devices
         self.peak = 0.0  # of one device; 0 if the model has no matrices
 
-    def begin(self, trainer: "Trainer") -> None:
+    def begin(self, trainer: Trainer) -> None:
         step = trainer.training_step
         n_rows = step.chars_per_step // (self.n_devices * step.grad_accum_steps)
         dtype = torch.bfloat16 if step.update.autocast else torch.float32
         self.peak = peak(trainer.model, n_rows, step.update.device, dtype)
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         if self.peak == 0:
             return
         seq_len = row["seq_len"]
@@ -51,21 +47,6 @@ class ShareOfPeak(Callback):
         row["share_of_peak"] = rate / self.n_devices / self.peak
 
 
-class Operations(TorchDispatchMode):
-    """Counts the floating-point operations of matrix products. PyTorch's own counter imports its
-    compiler."""
-
-    n = 0
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
-    ) -> Any:
-        result = function(*arguments, **(keywords or {}))
-        if function.overloadpacket in PRODUCTS:
-            self.n += 2 * result.numel() * arguments[-2].shape[-1]
-        return result
-
-
 def operations_per_char(
     model: nn.Module, seq_len: int, n_masked: int, device: torch.device
 ) -> float:
@@ -73,10 +54,10 @@ def operations_per_char(
     twice as many."""
     inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
     positions = torch.arange(n_masked, device=device)[None]
-    # Fused attention would not be counted.
-    with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), Operations() as counted:
+    counter = FlopCounterMode(display=False)
+    with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), counter:
         model(inputs, positions)
-    return 3 * counted.n / seq_len
+    return 3 * counter.get_total_flops() / seq_len
 
 
 def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype) -> float:

@@ -2,18 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from training.callbacks.callback import Callback, Row, Weights
 from training.compilation import without_side_effects
 from training.evaluation import Evaluation
+from training.loop import Trainer
 from training.schedule import Stage, stage_at
 from training.step import TrainingStep
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
 
 TURNS = 5
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
@@ -29,16 +27,16 @@ class ThreadChoice(Callback):
     def __init__(self) -> None:
         self.most = torch.get_num_threads()
 
-    def begin(self, trainer: "Trainer") -> None:
+    def begin(self, trainer: Trainer) -> None:
         self.choose(trainer)
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
 
-    def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         self.choose(trainer)
 
-    def choose(self, trainer: "Trainer") -> None:
+    def choose(self, trainer: Trainer) -> None:
         """Measure both, and change the number if the other one is clearly faster; the clock does
         not run."""
         progress = trainer.progress()

@@ -1,21 +1,19 @@
 """Adds the norm of the weights to each row."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from training.callbacks.callback import Callback, Row
 from training.evaluation import Evaluation
-
-if TYPE_CHECKING:
-    from training.loop import Trainer
+from training.loop import Trainer
 
 
 class WeightNorm(Callback):
     """Adds the root mean square of all weights except tables, which shows whether they grow."""
 
-    def measured(self, trainer: "Trainer", row: Row, evaluation: Evaluation) -> None:
+    def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         row["weight_norm"] = weight_norm(trainer.model)
 
 
