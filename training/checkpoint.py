@@ -26,9 +26,9 @@ from runs.schema import checked
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
 # latest checkpoint.
 NAMES = ("new.safetensors", "last.safetensors", "previous.safetensors")
-FORMAT = 3  # of the state; earlier formats were two files
-# in JSON: the name of a tensor, and a dict with keys that are not strings
-TENSOR, ITEMS = "$tensor", "$items"
+FORMAT = 4  # of the state
+TENSOR = "$tensor"  # in JSON: its value is the name of a tensor
+ITEMS = "$items"  # in JSON: a dict with keys that are not strings
 
 
 def is_sharded(tensor: Any) -> bool:
@@ -88,7 +88,7 @@ def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     is missing or damaged."""
     try:
         tensors, metadata = map_file(path) if mapped else _read(path)
-        text = metadata.get("state", "")  # the best weights of format 2 have none
+        text = metadata["state"]
         is_whole = metadata["sha256"] == digest(tensors, text)
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
@@ -97,7 +97,7 @@ def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     if not is_whole:
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     try:
-        state = json.loads(text or "{}", object_hook=partial(_unpacked, tensors))
+        state = json.loads(text, object_hook=partial(_unpacked, tensors))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: its state is not one of Folio's") from error
     checked(state, {}, str(path), CheckpointError)
@@ -164,17 +164,16 @@ def has_checkpoint(folder: Path) -> bool:
 def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
     """The latest whole checkpoint. Raises CheckpointError if there is none, with the reason why the
     latest file is not one."""
+    if not has_checkpoint(folder):
+        raise CheckpointError(f"{folder} holds no checkpoint to resume from")
     reasons = []
     for name in NAMES:
-        path = folder / name
-        if path.exists():
-            try:
-                return _load_resumable(path, mapped)
-            except CheckpointError as error:
-                reasons.append(error)
-    if reasons:
-        raise reasons[0]
-    raise CheckpointError(f"{folder} holds no checkpoint to resume from")
+        try:
+            if (folder / name).exists():
+                return _load_resumable(folder / name, mapped)
+        except CheckpointError as error:
+            reasons.append(error)
+    raise reasons[0]
 
 
 def _load_resumable(path: Path, mapped: bool) -> Checkpoint:

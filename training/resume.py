@@ -171,8 +171,6 @@ def record(run: RunFolder, step: int, values: Mapping[str, Any]) -> None:
 
 def warn_of_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Print how the environment of a run differs from the one before it was interrupted."""
-    if now["device"] == "cpu":
-        then = {"training.precision": "float32", **then}  # what CPUs had before it was recorded
     differing = []
     for name, value in then.items():
         if now.get(name) != value:
