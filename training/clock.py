@@ -29,7 +29,8 @@ class TrainingClock:
 
     def stop(self) -> None:
         self._synchronize()
-        self._before, self._started = self.seconds, None
+        self._before = self.seconds
+        self._started = None
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -37,10 +37,8 @@ class Programs:
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
         self.fork_server = fork_server
-        self.logs, self.config = (
-            folder / "logs",
-            config_file(folder, KEYS | {"data.corpus": corpus}),
-        )
+        self.logs = folder / "logs"
+        self.config = config_file(folder, KEYS | {"data.corpus": corpus})
 
     def start(self, *keys: str) -> Program:
         return self._start("--config", self.config, *keys)

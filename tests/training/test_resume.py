@@ -29,60 +29,43 @@ def text() -> str:
 
 DROPOUT = {"model.dropout": 0.2}
 HALVES = {"training.grad_accum_steps": 2}
-CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
-    "before the first evaluation": (
-        DROPOUT | {"masking.strategy": "span", "masking.corrupt": "unit"},
-        2,
-        None,
-    ),
-    "right after an evaluation": (
-        DROPOUT | {"masking.masks": "static", "masking.random_tokens": "unigram"},
-        8,
-        None,
-    ),
-    # in the middle of a stage
-    "bytes": (DROPOUT | {"data.tokens": "bytes", "training.grad_accum_steps": 4}, 7, None),
-    "bpe": (
-        HALVES
-        | {"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"},
-        7,
-        None,
-    ),
-    "mixture": (
-        {"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"},
-        7,
-        None,
-    ),
-    "n-grams": (
-        HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01},
-        7,
-        None,
-    ),
-    "labml_nn": (LABML, 7, None),
-    "pairs of text": ({"objective.nsp": True}, 7, None),
-    "after a knob was changed": ({}, 7, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
+CASES = {  # keys
+    "before the first evaluation": DROPOUT
+    | {"masking.strategy": "span", "masking.corrupt": "unit"},
+    "right after an evaluation": DROPOUT
+    | {"masking.masks": "static", "masking.random_tokens": "unigram"},
+    "bytes": DROPOUT | {"data.tokens": "bytes", "training.grad_accum_steps": 4},
+    "bpe": HALVES
+    | {"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"},
+    "mixture": {
+        "masking.strategy": "mixture",
+        "masking.mixture": MIXTURE,
+        "training.optimizer": "adamw",
+    },
+    "n-grams": HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01},
+    "labml_nn": LABML,
+    "pairs of text": {"objective.nsp": True},
+    "after a knob was changed": {},
 }
+# the steps after which a run is stopped; else in the middle of a stage
+STOPS = {"before the first evaluation": 2, "right after an evaluation": 8}
 
 
-@pytest.mark.parametrize(("keys", "stop_after", "knobs"), CASES.values(), ids=CASES)
-def test_an_interrupted_run_ends_like_one_that_is_not(
-    tmp_path, monkeypatch, train, text, keys, stop_after, knobs
-):
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, case):
     monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
-    path = written(tmp_path / "play.txt", text)
-    keys = {"data.corpus": path, "training.max_steps": STEPS, "training.evaluations": 3, **keys}
 
     def change_knobs(callbacks: Recording) -> None:
         # from the first evaluation on; a resumed run keeps them without another request
-        callbacks.wanted = knobs
+        if case == "after a knob was changed":
+            callbacks.wanted = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
-    check_resumes(
-        train,
-        stop_after,
-        on_row=change_knobs,
-        **{key.replace(".", "__"): keys[key] for key in keys},
-    )
+    path = written(tmp_path / "play.txt", text)
+    keys = {"data.corpus": path, "training.max_steps": STEPS, "training.evaluations": 3}
+    keys |= CASES[case]
+    by_name = {key.replace(".", "__"): value for key, value in keys.items()}
+    check_resumes(train, STOPS.get(case, 7), on_row=change_knobs, **by_name)
 
 
 def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_interrupted(

@@ -26,66 +26,57 @@ from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
 
 of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+WORDS = "the cat sat on mat a dog ran to red door why do birds sing Come in O King für Zoë 中文"
 
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory, sentences):
     """A text long enough for validation windows of 256 BPE tokens, with characters of several
     bytes."""
-    lines = [
-        line + ("中文 für Zoë!\n" if i % 7 == 0 else "")
-        for i, line in enumerate(sentences.splitlines(True))
-    ]
+    lines = sentences.splitlines(True)
+    lines[::7] = [line + "中文 für Zoë!\n" for line in lines[::7]]
     return written(tmp_path_factory.mktemp("text") / "text.txt", "".join(lines))
 
 
 @of_bytes_and_bpe
 def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens, training__max_steps=1)
-    vocabulary, validation, model = (
-        configs.data.vocabulary,
-        configs.data.validation,
-        configs.network.eval(),
-    )
+    vocabulary = configs.data.vocabulary
+    validation = configs.data.validation
     assert validation.windows.shape[1] == 256
     assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
-    n_chars, losses = 0, []
+    result = evaluate(configs.network, validation, vocabulary.mask_token, seq_len=256)
+
+    losses = 0.0
+    n_chars = 0
     for window, masked in zip(validation.windows, validation.masked, strict=True):
+        inputs = window.masked_fill(masked, vocabulary.mask_token)
         with torch.no_grad():
-            logits = model(
-                window.masked_fill(masked, vocabulary.mask_token)[None], masked.nonzero().flatten()
-            )
-        losses.append(F.cross_entropy(logits.double(), window[masked], reduction="sum"))
-        # the characters that begin in the token: all but bytes inside of one
-        for i in window[masked].tolist():
-            n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[i])
-    result = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=256)
-    found = per_character(result, validation, vocabulary.lengths)["loss.valid_per_character"]
-    assert found == pytest.approx(float(sum(losses)) / n_chars, rel=1e-5)
-    assert result.loss == pytest.approx(
-        float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5
-    )
+            logits = configs.network.eval()(inputs[None], masked.nonzero().flatten())
+        losses += float(F.cross_entropy(logits.double(), window[masked], reduction="sum"))
+        for token in window[masked].tolist():
+            # the characters that begin in the token: all but bytes inside of one
+            n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[token])
+    expected = pytest.approx(losses / n_chars, rel=1e-5)
+    row = per_character(result, validation, vocabulary.lengths)
+    assert row["loss.valid_per_character"] == expected
+    assert result.loss == pytest.approx(losses / (N_MASKED * validation.n_windows), rel=1e-5)
 
 
 @of_bytes_and_bpe
 def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=40)
     first, last = trained.callbacks.rows
-    assert (
-        last["loss.valid"]
-        < first["loss.valid"]
-        < math.log(trained.configs.data.vocabulary.n_ordinary)
-    )
-    assert last["bits_per_character"] == pytest.approx(
-        last["loss.valid_per_character"] / math.log(2)
-    )
-    assert last["loss.valid_per_character"] < last["loss.valid"] or tokens == "bytes"
+    vocabulary = trained.configs.data.vocabulary
+    assert last["loss.valid"] < first["loss.valid"] < math.log(vocabulary.n_ordinary)
+    per_character = last["loss.valid_per_character"]
+    assert last["bits_per_character"] == pytest.approx(per_character / math.log(2))
+    assert per_character < last["loss.valid"] or tokens == "bytes"
     check_row(last)
-    lines = trained.run.reference_lines()
-    assert set(lines) == {"uniform", "unigram"}
-    (said,) = [line for line in trained.callbacks.lines if line.startswith("reference losses")]
-    assert said.endswith(f"(counting does not apply to {trained.configs.data.vocabulary.tokens})")
-    assert (trained.run.path / "curves.png").exists()
+    assert set(trained.run.reference_lines()) == {"uniform", "unigram"}
+    why_not = f"(counting does not apply to {vocabulary.tokens})"
+    assert why_not in "\n".join(trained.callbacks.lines)
+    assert trained.run.curves_path.exists()
 
 
 def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
@@ -97,86 +88,58 @@ def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
 
 def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     configs = configs_for(long_file, data__unknown_below=0.012, training__max_steps=1)
-    vocabulary, validation = configs.data.vocabulary, configs.data.validation
+    model = configs.network
+    vocabulary = configs.data.vocabulary
+    validation = configs.data.validation
+    n_windows = validation.n_windows
     unknown = validation.windows == vocabulary.unknown_token
-    drawn = protocol_masks(validation.n_windows)
+    drawn = protocol_masks(n_windows)
     assert (unknown & drawn).any()
     assert torch.equal(validation.masked, drawn & ~unknown)
-    result = evaluate(configs.network, validation, mask_token=vocabulary.mask_token, seq_len=64)
-    n = int(validation.masked.sum())
-    assert len(result.outcomes[0]) == n
-    assert result.loss == pytest.approx(result.outcomes[0].mean().item())
-    assert result.accuracy == pytest.approx(result.outcomes[1].double().mean().item())
-    measures = {
-        **sweep(configs.network, validation, vocabulary.mask_token),
-        **hard_masks(configs.network, validation, vocabulary),
-    }
-    assert 0 < measures["50%"]["n"] < 128 * validation.n_windows
-    assert (
-        sum(
-            row["n"]
-            for row in breakdown(result.outcomes, validation, vocabulary)["by_class"].values()
-        )
-        == n
-    )
-    assert one_at_a_time(configs.network, validation, vocabulary.mask_token)["n"] < 32 * min(
-        64, validation.n_windows
-    )
-    assert "does not apply to characters with [UNK]" in without_counting(
-        vocabulary, configs.data.loaded
-    )
+
+    result = evaluate(model, validation, vocabulary.mask_token, seq_len=64)
+    losses, correct = result.outcomes
+    n_targets = int(validation.masked.sum())
+    assert len(losses) == n_targets
+    assert result.loss == pytest.approx(losses.mean().item())
+    assert result.accuracy == pytest.approx(correct.double().mean().item())
+
+    by_class = breakdown(result.outcomes, validation, vocabulary)["by_class"]
+    assert sum(row["n"] for row in by_class.values()) == n_targets
+    assert 0 < sweep(model, validation, vocabulary.mask_token)["50%"]["n"] < 128 * n_windows
+    assert hard_masks(model, validation, vocabulary)
+    n_single = one_at_a_time(model, validation, vocabulary.mask_token)["n"]
+    assert n_single < 32 * min(64, n_windows)
+    assert "does not apply" in without_counting(vocabulary, configs.data.loaded)
 
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
     text = "ab" * 4_500 + "".join(chr(0x4E00 + i) for i in range(1_000))
     configs = configs_for(written(tmp_path / "text.txt", text), data__unknown_below=0.01)
-    with pytest.raises(CorpusError, match=r"every masked token of the validation text is \[UNK\]"):
+    with pytest.raises(CorpusError, match=r"\[UNK\]"):
         _ = configs.data.validation
 
 
 @pytest.mark.parametrize("tokens", ["characters", "bytes", "bpe:280"])
 def test_word_masks_hide_whole_words(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens)
-    vocabulary, windows = configs.data.vocabulary, configs.data.validation.windows
+    vocabulary = configs.data.vocabulary
+    windows = configs.data.validation.windows
     masked = word_masks(windows, vocabulary)
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
-    words = {
-        "the",
-        "cat",
-        "sat",
-        "on",
-        "mat",
-        "a",
-        "dog",
-        "ran",
-        "to",
-        "red",
-        "door",
-        "why",
-        "do",
-        "birds",
-        "sing",
-    }
-    words |= {"Come", "in", "O", "King", "für", "Zoë", "中文"}
+    edge = torch.zeros(1)
     for window, row in zip(windows, masked, strict=True):
-        shown = vocabulary.decode(window)
-        runs = (
-            (row.int().diff(prepend=torch.zeros(1), append=torch.zeros(1)))
-            .nonzero()
-            .flatten()
-            .view(-1, 2)
-        )
-        for begin, end in runs.tolist():
-            assert set(vocabulary.decode(window[begin:end]).split()) <= words, shown
+        changes = row.int().diff(prepend=edge, append=edge).nonzero()
+        for begin, end in changes.view(-1, 2).tolist():
+            hidden = vocabulary.decode(window[begin:end])
+            assert set(hidden.split()) <= set(WORDS.split())
 
 
 def test_classes_are_those_of_the_first_visible_character(long_file):
     vocabulary = configs_for(long_file, data__tokens="bpe:280").data.vocabulary
     firsts = dict(zip(vocabulary.ordinary, first_characters(vocabulary), strict=True))
-    assert firsts["Ġthe"] == "t"
-    assert firsts["Ċ"] == "\n"
-    assert firsts["Ġ"] == " "
-    assert firsts["ä"] == "\0"  # the byte 0xE4 alone
+    expected = {"Ġthe": "t", "Ċ": "\n", "Ġ": " ", "ä": "\0"}  # the last is the byte 0xE4 alone
+    assert firsts | expected == firsts
 
 
 @of_bytes_and_bpe
@@ -187,11 +150,11 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
     keys = {"data__tokens": tokens, f"objective__{objective}": True, "masking__strategy": strategy}
     configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
-    vocabulary, windows = configs.data.vocabulary, configs.data.windows
-    batch = windows.draw(16, 64)
-    for tokens_, segments in zip(batch.tokens, batch.extras["segments"], strict=True):
-        second = vocabulary.decode(tokens_[segments == 1])
-        assert vocabulary.decode(tokens_[:1]) == "[CLS]"
+    vocabulary = configs.data.vocabulary
+    batch = configs.data.windows.draw(16, 64)
+    for ids, segments in zip(batch.tokens, batch.extras["segments"], strict=True):
+        assert vocabulary.decode(ids[:1]) == "[CLS]"
+        second = vocabulary.decode(ids[segments == 1])
         assert second.endswith("[SEP]")
         assert objective == "sop" or second.startswith("ANN:\n")
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
