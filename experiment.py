@@ -34,15 +34,18 @@ def main(arguments: list[str]) -> int:
     if command.n_seeds > 1:
         return run_seeds(__file__, arguments, command)
     from configs.following import follow
+    from distributed.meeting import restarted_run
     from distributed.parallel import together
 
     try:
         with together(command.values) as processes:
-            return (
-                lead(command, began, processes)
-                if processes.is_first
-                else follow(command, processes, build_trainer)
-            )
+            # torchrun starts lost processes again
+            restarted = None if command.resumed else restarted_run(command.logs)
+            if restarted:
+                command = parse(["--resume", str(restarted.path)])
+            if processes.is_first:
+                return lead(command, began, processes)
+            return follow(command, processes, build_trainer)
     # the last: Ctrl-C before training
     except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
         return exit_code(error, command.values)
@@ -51,22 +54,20 @@ def main(arguments: list[str]) -> int:
 def lead(command: Command, began: float, processes: "Processes") -> int:
     """Train, write the run's files and print messages. Only the first process does this."""
     from configs.callbacks import callbacks_of
-    from distributed.meeting import restarted_run, torchrun_id
+    from data.corpus import PLAY
+    from distributed.meeting import torchrun_id
     from training import tracking
     from training.resume import begin, resume
 
-    # torchrun starts lost processes again
-    restarted = None if command.resumed else restarted_run(command.logs)
-    if restarted:
-        command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     # reading a part of `configs` builds it; a large text may take hours
     len(configs.data.training_ids)
-    # the corpus that `auto` has chosen
-    values = command.values | {"data.corpus": configs.data.loaded.name}
-    command = processes.from_first(replace(command, values=values))  # sends it to the others
+    # the corpus that `auto` has chosen; the other processes take the same one
+    corpus = configs.data.loaded.name
+    processes.from_first(corpus == PLAY)
+    command = replace(command, values=command.values | {"data.corpus": corpus})
     trainer = build_trainer(configs, command, processes)
     run = command.resumed or RunFolder(path)
     tracker = tracking.Tracking(run)

@@ -1,8 +1,12 @@
-"""Objects that processes exchange through torchrun's store, however long it takes; and signs of
-life meanwhile."""
+"""Values that processes exchange through torchrun's store, however long it takes; and signs of life
+meanwhile.
 
+The store listens on all interfaces, so nothing that is read from it is executed or trusted: values
+are JSON.
+"""
+
+import json
 import os
-import pickle
 import sys
 import threading
 import time
@@ -25,10 +29,11 @@ SECONDS_PER_BEAT = 1.0
 # after which a process is lost; not in seconds, because a clock goes on while all are paused
 SILENT_BEATS = 40
 SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is lost
+FOREIGN = "torchrun's store has a value that no process of this run has written"
 
 
 class Meeting:
-    """Exchanges objects, such as a text's hash. Waits for the others as long as they live, whatever
+    """Exchanges values, such as a text's hash. Waits for the others as long as they live, whatever
     they are doing.
 
     A thread of each process counts in the store. It also watches torchrun and the count of the next
@@ -58,10 +63,10 @@ class Meeting:
                 self._store.set(f"ended {self.rank}", "")
 
     def of_all(self, value: Any) -> list[Any]:
-        """The objects of all processes, by rank. Raises StoppedError if another process, or
-        torchrun, is lost."""
+        """The values of all processes, by rank, as JSON gives them back. Raises StoppedError if
+        another process, or torchrun, is lost."""
         number = next(self._numbers)
-        self._store.set(f"{number} {self.rank}", pickle.dumps(value))  # type: ignore[arg-type]  # takes bytes too
+        self._store.set(f"{number} {self.rank}", json.dumps(value))
         values = [self._received(f"{number} {rank}") for rank in range(self.n)]
         # all processes are here, so they have read it
         self._store.delete_key(f"{number - 1} {self.rank}")
@@ -74,7 +79,10 @@ class Meeting:
                 raise StoppedError(self._lost)
             time.sleep(pause)
             pause = min(1.5 * pause, 0.1)
-        return pickle.loads(self._store.get(key))
+        try:
+            return json.loads(self._store.get(key))
+        except ValueError as error:
+            raise StoppedError(FOREIGN) from error
 
     def _beat(self) -> None:
         try:

@@ -106,7 +106,14 @@ class ParallelUpdate(InAllProcesses, Update):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
-        rng_states = [states for (states,) in self.processes.of_all(state["rng_states"])]
+        (mine,) = state["rng_states"]
+        numbers = {name: generator.tolist() for name, generator in mine.items()}
+        rng_states = []
+        for its in self.processes.of_all(numbers):
+            generators = {
+                name: torch.tensor(values, dtype=torch.uint8) for name, values in its.items()
+            }
+            rng_states.append(generators)
         return state | {"rng_states": rng_states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

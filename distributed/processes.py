@@ -42,7 +42,7 @@ class DifferentProcessError(InputError):
 class Processes:
     """This process among those of its run. Each method is to be called by all of them.
 
-    Objects are exchanged patiently: a process waits for the others while they convert a text,
+    Values (JSON) are exchanged patiently: a process waits for the others while they convert a text,
     compile or save. An exchange of tensors must begin within 20 seconds in all processes. A single
     process exchanges nothing.
     """
@@ -71,7 +71,7 @@ class Processes:
         return self.of_all(value)[0]
 
     def of_all(self, value: Any = None) -> list[Any]:
-        """The objects of all processes, by rank; also waits for them, however long they take to get
+        """The values of all processes, by rank; also waits for them, however long they take to get
         here."""
         return self.meeting.of_all(value) if self.meeting else [value]
 

@@ -53,7 +53,7 @@ def save_together(content: Content, processes: Processes, path: Path) -> None:
     try:
         written.write_bytes(header)
         os.truncate(written, size)  # rows that do not arrive are then zeros, not a shorter file
-        processes.from_first((written, begins))
+        processes.from_first([str(written), begins])
         checksums = write_rows(written, begins, content.tensors, processes)
         finish(written, header, content, checksums)
         os.replace(written, path)
@@ -79,9 +79,9 @@ def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> 
     """Write this process's rows of `tensors` into each file that the first process writes, until
     that sends whether it has saved them, which is the result."""
     while not isinstance(message := processes.from_first(None), bool):
-        written, begins = message
+        name, begins = message
         with suppress(OSError):  # the first process raises it
-            write_rows(written, begins, tensors, processes)
+            write_rows(Path(name), begins, tensors, processes)
     return message
 
 

@@ -1,11 +1,13 @@
 """The torchrun command itself, and the values that a program takes from it."""
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +16,11 @@ from configs.command_line.command import parse, resolve
 from configs.devices import available_device
 from configs.keys import ConfigError
 from distributed import meeting
+from runs.errors import StoppedError
 from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, only_run, until
+from tests.conftest import TINY, one_line, only_run, until
 from tests.distributed.conftest import Launcher
 
 
@@ -150,3 +153,34 @@ def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(ConfigError, match="of memory"):
         resolve(values, {})
+
+
+class Touch:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_in_the_store_executes_nothing_and_is_refused_in_one_line(started, tmp_path):
+    store = meeting.store_of_attempt()
+    touched = tmp_path / "touched"
+    for number, value in enumerate((pickle.dumps(Touch(touched)), b"[1, 2", b"\xff")):
+        store.set(f"{number} 1", value)
+    exchange = meeting.Meeting(rank=0, n=2)
+    for _ in range(3):
+        with one_line(StoppedError, "no process of this run"):
+            exchange.of_all("mine")
+    store.set("3 1", "[2.5, null]")
+    assert exchange.of_all({"a": "mine"}) == [{"a": "mine"}, [2.5, None]]
+    assert not touched.exists()
+
+
+def test_nothing_is_unpickled_from_other_processes():
+    words = ("import pickle", "pickle.load", "_object_list(", "all_gather_object(", "from pickle")
+    for folder in ("configs", "data", "distributed", "model", "runs", "trained", "training"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert not any(word in path.read_text() for word in words), path
