@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from runs.files import write_atomically
+from runs.terminal import in_one_line
 
 rc_file(Path(__file__).with_name("folio.mplstyle"), use_default_template=False)
 
@@ -18,9 +19,7 @@ rc_file(Path(__file__).with_name("folio.mplstyle"), use_default_template=False)
 def plain_text(text: str, limit: int = 64) -> str:
     """Prepare a name for a figure: no math between `$`, no control characters or surrogates, and
     not too long."""
-    escaped = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    escaped = in_one_line(text)
     if len(escaped) > limit:
         escaped = f"…{escaped[-limit:]}"
     return escaped.replace("$", r"\$")

@@ -1,12 +1,17 @@
 """Model cards: the README.md of an exported folder, which can be published with it as it is."""
 
+import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks.task import CHARACTER
+from runs.run_folder import RunFolder
+from runs.schema import is_number
 from runs.statistics import with_error
+from runs.terminal import in_one_line
 from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
 
@@ -20,62 +25,26 @@ class Source(NamedTuple):
     example: str
 
 
-SOURCES = {  # corpus -> the text; Folio's own code is under the MIT license
-    TINY_SHAKESPEARE: Source(
-        "en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"
-    ),
-    PLAY: Source(
-        "art",
-        "mit",
-        "a play in an invented language, written from a grammar",
-        "Ne daz rants iv Insk darku",
-    ),
-}
+# Folio's own code is under the MIT license
+SHAKESPEARE = Source(
+    "en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"
+)
+INVENTED = Source(
+    "art",
+    "mit",
+    "a play in an invented language, written from a grammar",
+    "Ne daz rants iv Insk darku",
+)
 UNKNOWN = Source(
     "und",
     "other",
     "state its language, license and origin here before you publish",
     "a text of your own",
 )
+SOURCES = {TINY_SHAKESPEARE: SHAKESPEARE, PLAY: INVENTED}  # by the name of the corpus
 TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}
-
-
-def card(trained: Trained) -> str:
-    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
-    Face's hub expect."""
-    run, corpus = trained.run, trained.run.corpus()
-    source, commands = (
-        SOURCES.get(corpus["name"], UNKNOWN),
-        f"Run `{run.path.name}`: `{run.command()}`",
-    )
-    texts = [
-        f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."
-    ]
-    if isinstance(trained, SavedClassifier):
-        pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
-        # a file of the user and its digest, or the name of a task
-        file, _, name = trained.task.rpartition(" ")
-        name = file or name
-        if file:
-            source = UNKNOWN
-            texts.append(f"Fine-tuned on labelled texts, `{name}`: {source.description}.")
-        title, results, example = f"{name}: a classifier", results_of(trained), source.example
-        code, size = "Folio's classifier", trained.results["labelled"]
-        commands = f"`{run.command()}`, then `python finetune.py RUN --task {name} --labels {size} --save FOLDER`"
-    else:
-        pipeline, title = "fill-mask", f"{run.about()['name']}: a masked language model"
-        results, example = losses_of(trained), f"{source.example[:11]}[MASK]{source.example[12:]}"
-        code = "n-gram embeddings" if trained.encoder.ngrams is not None else ""
-    trust = ", trust_remote_code=True" if code else ""
-    why = (
-        f"\n`trust_remote_code=True` runs `modeling_folio.py`, which adds {code} to ModernBERT.\n"
-        if code
-        else ""
-    )
-    tokens = TOKENS.get(
-        trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens"
-    )
-    return f"""\
+MARKDOWN = re.compile(r"([\\`*_\[\]<>&|#~$])")
+CARD = """\
 ---
 library_name: transformers
 pipeline_tag: {pipeline}
@@ -84,20 +53,20 @@ license: {source.license}
 ---
 # {title}
 
-Made with Folio. {tokens}. Texts have at most {trained.longest} tokens; longer ones must be cut.
+Made with Folio. {tokens}. Texts have at most {longest} tokens; longer ones must be cut.
 
 ## Use
 
 ```python
 from transformers import pipeline
 
-model = pipeline("{pipeline}", "PATH OF THIS FOLDER"{trust})
+model = pipeline("{pipeline}", "PATH OF THIS FOLDER"{option})
 model("{example}")
 ```
-{why}
+{reason}
 ## Data
 
-{chr(10).join(texts)}
+{texts}
 
 ## Results
 
@@ -110,8 +79,71 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 ## Training
 
-{commands}
+{training}
 """
+
+
+def card(trained: Trained) -> str:
+    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
+    Face's hub expect."""
+    corpus = trained.run.corpus()
+    source = SOURCES.get(corpus["name"], UNKNOWN)
+    name = code(Path(corpus["name"]).name)
+    texts = f"Trained on {name}: {source.description}. Its SHA-256 is {code(corpus['sha256'])}."
+    n_tokens = trained.vocabulary.n_ordinary
+    facts = {
+        "tokens": TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens"),
+        "longest": trained.longest,
+        "source": source,
+        "texts": texts,
+        "option": "",
+        "reason": "",
+    }
+    if isinstance(trained, SavedClassifier):
+        own_code = "Folio's classifier"
+        facts |= facts_of_classifier(trained, texts, source)
+    else:
+        own_code = "" if trained.encoder.ngrams is None else "n-gram embeddings"
+        facts |= facts_of_run(trained, source)
+    if own_code:
+        facts["option"] = ", trust_remote_code=True"
+        facts["reason"] = (
+            "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds"
+            f" {own_code} to ModernBERT.\n"
+        )
+    return CARD.format(**facts)
+
+
+def facts_of_run(trained: Trained, source: Source) -> dict[str, object]:
+    run = trained.run
+    return {
+        "pipeline": "fill-mask",
+        "title": f"{plain(run.about()['name'])}: a masked language model",
+        "example": f"{source.example[:11]}[MASK]{source.example[12:]}",
+        "results": losses_of(trained),
+        "training": f"Run {code(run.path.name)}: {code(command(run))}",
+    }
+
+
+def facts_of_classifier(saved: SavedClassifier, texts: str, source: Source) -> dict[str, object]:
+    # a file of the user and its digest, or the name of a task
+    file, _, task = saved.task.rpartition(" ")
+    name = file or task
+    facts: dict[str, object] = {}
+    if file:
+        facts["source"] = UNKNOWN
+        facts["texts"] = (
+            f"{texts}\nFine-tuned on labelled texts, {code(name)}: {UNKNOWN.description}."
+        )
+    size = saved.results["labelled"]
+    learned = f"python finetune.py RUN --task {shlex.quote(name)} --labels {size} --save FOLDER"
+    return facts | {
+        "pipeline": f"{'token' if saved.kind == CHARACTER else 'text'}-classification",
+        "title": f"{plain(name)}: a classifier",
+        "example": UNKNOWN.example if file else source.example,
+        "results": results_of(saved),
+        "training": f"{code(command(saved.run))}, then {code(learned)}",
+    }
 
 
 def losses_of(trained: Trained) -> str:
@@ -119,12 +151,15 @@ def losses_of(trained: Trained) -> str:
     rows = trained.run.metrics()
     if not rows:
         return "Unknown: the run has lost its metrics.jsonl."
-    decisive = "loss.bound" if "loss.bound" in rows[-1] else "loss.valid"
-    best = min((row for row in rows if decisive in row), key=lambda row: row[decisive])
+    decisive = "loss.bound" if is_number(rows[-1].get("loss.bound")) else "loss.valid"
+    measured = [row for row in rows if is_number(row.get(decisive))]
+    best = min(measured, key=lambda row: row[decisive])
+    accuracy = best["accuracy.valid"]
+    correct = "unknown" if accuracy is None else f"{accuracy:.1%}"
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|
-| {best["loss.valid"]:.4f} nats | {best["accuracy.valid"]:.1%} | {best["chars"]:,} | {best["seconds"]:.0f} |
+| {best["loss.valid"]:.4f} nats | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} |
 
 `loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text, which training never
 sees. 38 tokens of each 256 are replaced by `[MASK]`."""
@@ -133,22 +168,45 @@ sees. 38 tokens of each 256 are replaced by `[MASK]`."""
 def results_of(saved: SavedClassifier) -> str:
     """The scores of a classifier and of other methods, and their protocol, in Markdown."""
     results = saved.results
-    scores = {
-        name: with_error(f"{score['mean']:.3f}", score["margin"])
-        for name, score in results["scores"].items()
-    }
-    rows = "\n".join(f"| {name} | {score} |" for name, score in scores.items())
-    ceiling = f"\n| best possible | {results['ceiling']:.3f} |" if "ceiling" in results else ""
-    mean = f"the mean of {results['draws']} draws of labels, with its 95% interval over draws and test texts"
-    protocol = mean if results["draws"] > 1 else "one draw of labels"
+    rows = []
+    for name, score in results["scores"].items():
+        mean = with_error(f"{score['mean']:.3f}", score["margin"])
+        rows.append(f"| {plain(name)} | {mean} |")
+    if "ceiling" in results:
+        rows.append(f"| best possible | {results['ceiling']:.3f} |")
+    table = "\n".join(rows)
+    labels = ", ".join(map(plain, saved.labels))
+    protocol = "one draw of labels"
+    if results["draws"] > 1:
+        protocol = (
+            f"the mean of {results['draws']} draws of labels, with its 95% interval over draws"
+            " and test texts"
+        )
     return f"""\
-The labels are {", ".join(saved.labels)}.
+The labels are {labels}.
 
 Accuracy on {results["test"]:,} test texts that no method has learned from, with {results["labelled"]:,} labelled texts:
 {protocol}.
 
 | learned by | accuracy |
 |---|---|
-{rows}{ceiling}
+{table}
 
 This model is the fine-tuned one of the first draw. Its own accuracy is {results["first draw"]:.3f}."""
+
+
+def command(run: RunFolder) -> str:
+    """The command that started the run, without the folders of the files that it names."""
+    words = shlex.split(run.command())
+    return shlex.join([re.sub(r"[^=\[,]*/(?=.)", "", word) for word in words])
+
+
+def plain(text: str) -> str:
+    """A user's text in Markdown, with escapes for characters that have a meaning there."""
+    return MARKDOWN.sub(r"\\\1", in_one_line(text))
+
+
+def code(text: str) -> str:
+    """A user's text as code in Markdown."""
+    quoted = in_one_line(text).replace("`", "'")
+    return f"`{quoted}`"

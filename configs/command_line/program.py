@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from configs.keys import ConfigError
 from configs.references import line_of
 from distributed.launch import local_rank, rank
+from runs.terminal import in_one_line
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
@@ -102,8 +103,7 @@ def fail(error: Exception | str, code: int = 2, *, raised_by_all: bool = False) 
     if raised_by_all and local_rank():
         return code
     error = f"process {rank()}: {error}" if rank() and not raised_by_all else error
-    line = " ".join(str(error).split())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = in_one_line(" ".join(str(error).split()))
     if len(line) > LONGEST:
         line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
     print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
