@@ -28,7 +28,7 @@ from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
-from trained.load import Trained, check_outputs
+from trained.load import Trained, check_scores
 from trained.model_card import card
 from trained.saved_classifier import SavedClassifier
 
@@ -55,7 +55,7 @@ NAMES = {  # Folio's names of weights -> Hugging Face's
 def export(trained: Trained, folder: Path) -> None:
     """Write config, weights, tokenizer and a model card into a new folder.
 
-    Raises ConfigError if transformers cannot express the model, and RuntimeError if the outputs
+    Raises ConfigError if transformers cannot express the model, and RuntimeError if the scores
     differ.
     """
     logging.disable_progress_bar()
@@ -63,7 +63,7 @@ def export(trained: Trained, folder: Path) -> None:
     model.save_pretrained(folder)
     tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", card(trained).encode())
-    check_outputs(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
+    check_scores(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
 
 
 def hugging_face_model(trained: Trained) -> PreTrainedModel:

@@ -25,7 +25,7 @@ from training.callbacks.threads import CLEARLY_FASTER, seconds_by_threads
 from training.checkpoint import load_checkpoint, put_weights
 
 CLASSIFIER = "classifier.safetensors"  # the file of a classifier, in its folder
-TOLERANCE = 1e-4  # of the outputs of exported models
+TOLERANCE = 1e-4  # of the scores of exported models
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Trained:
         """Whether the model takes an attention mask. A model of your own may take none."""
         return "attention_mask" in signature(self.model.forward).parameters
 
-    def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def scores(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Logits `[batch, length, n_tokens]` of token ids `[batch, length]`; `mask` is False at
         padding."""
         return self.model(ids, attention_mask=mask).view(*ids.shape, -1)
@@ -133,11 +133,11 @@ def choose_threads(trained: Trained, most: int) -> None:
         torch.set_num_threads(1 if seconds[1] < CLEARLY_FASTER * seconds[most] else most)
 
 
-def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Compare the outputs of an exported model with those of `trained`, on random tokens; later
+def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Compare the scores of an exported model with those of `trained`, on random tokens; later
     texts are padded.
 
-    `exported(ids, mask)` may have outputs for more tokens. Raises RuntimeError if one differs by
+    `exported(ids, mask)` may have scores for more tokens. Raises RuntimeError if one differs by
     more than 1e-4.
     """
     for batch, length in ((1, 1), (7, (trained.longest + 1) // 2), (5, trained.longest)):
@@ -145,12 +145,12 @@ def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]
         mask = torch.arange(length) < torch.linspace(length, 1, batch).int()[:, None]
         ids[~mask] = trained.vocabulary.padding_token
         with torch.inference_mode():
-            ours = trained.outputs(ids, mask)
+            ours = trained.scores(ids, mask)
             differences = (exported(ids, mask)[..., : ours.shape[-1]] - ours).abs()
         difference = (differences[mask] if differences.ndim == 3 else differences).max().item()
         if not difference <= TOLERANCE:  # nan is not
             raise RuntimeError(
-                f"the outputs of the exported model differ by {difference:.1e}: please report this"
+                f"the scores of the exported model differ by {difference:.1e}: please report this"
             )
 
 

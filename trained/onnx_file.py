@@ -12,20 +12,21 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
 from configs.keys import ConfigError
-from trained.load import Trained, check_outputs, random_ids
+from trained.load import Trained, check_scores, random_ids
 from trained.saved_classifier import SavedClassifier
 
 
-class Outputs(nn.Module):
-    """Token ids `[batch, length]` and an attention mask, 0 at padding, to the outputs of a run or a
+class Scores(nn.Module):
+    """Token ids `[batch, length]` and an attention mask, 0 at padding, to the scores of a run or a
     classifier."""
 
     def __init__(self, trained: Trained):
         super().__init__()
-        self.trained, self.module = trained, getattr(trained, "classifier", trained.model)
+        self.trained = trained
+        self.module = getattr(trained, "classifier", trained.model)  # owns the weights
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return self.trained.outputs(input_ids, attention_mask.bool())
+        return self.trained.scores(input_ids, attention_mask.bool())
 
 
 @torch.no_grad()
@@ -33,7 +34,7 @@ def export(trained: Trained, file: Path) -> None:
     """Write the model; the file's metadata has the vocabulary, and the labels of a classifier, as
     JSON.
 
-    Raises ConfigError if PyTorch cannot export the model, and RuntimeError if onnxruntime's outputs
+    Raises ConfigError if PyTorch cannot export the model, and RuntimeError if onnxruntime's scores
     differ.
     """
     example = random_ids(trained, 2, min(16, trained.longest))
@@ -44,7 +45,7 @@ def export(trained: Trained, file: Path) -> None:
         # PyTorch's, about its own code and the names of the axes
         with warnings.catch_warnings(action="ignore"):
             program: Any = torch.onnx.export(
-                Outputs(trained).eval(),
+                Scores(trained).eval(),
                 (example, torch.ones_like(example)),
                 dynamo=True,
                 input_names=["input_ids", "attention_mask"],
@@ -66,11 +67,11 @@ def export(trained: Trained, file: Path) -> None:
         raise ConfigError("the weights are too large for one ONNX file: 1.5 GB at most")
     session = open_session(file)
 
-    def outputs_of(ids: Tensor, mask: Tensor) -> Tensor:
+    def scores_of(ids: Tensor, mask: Tensor) -> Tensor:
         inputs = {"input_ids": ids.numpy(), "attention_mask": mask.long().numpy()}
         return torch.from_numpy(session.run(None, inputs)[0])
 
-    check_outputs(trained, outputs_of)
+    check_scores(trained, scores_of)
 
 
 def open_session(file: Path, n_threads: int = 0) -> Any:

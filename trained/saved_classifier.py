@@ -12,14 +12,36 @@ from typing import Any
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER
+from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
 from runs.run_folder import RunFolder
+from runs.schema import MISSING, checked, is_size, matches
 from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
 from trained.load import CLASSIFIER, Trained, load_initial
-from training.checkpoint import Content, load_checkpoint, put_weights
+from training.checkpoint import CheckpointError, Content, load_checkpoint, put_weights
 
 OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
+
+
+def is_label(value: Any) -> bool:
+    """Whether a value is a text that can be written in UTF-8, which lone surrogates cannot."""
+    return isinstance(value, str) and value == value.encode("utf-8", "ignore").decode()
+
+
+SCORES = {str: {"mean": float, "margin": (float, None)}}  # by method
+FACTS = {
+    "task": is_label,
+    "kind": lambda kind: kind in (CHARACTER, TEXT, PAIR, CHOICE),
+    "labels": lambda labels: labels and matches(labels, [is_label]),
+    "results": {
+        "labelled": is_size,
+        "test": is_size,
+        "draws": is_size,
+        "scores": SCORES,
+        "first draw": float,
+        "ceiling": (float, MISSING),
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +54,7 @@ class SavedClassifier(Trained):
     labels: list[str]
     results: dict[str, Any]  # of the comparison with other models
 
-    def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def scores(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The scores of texts `[batch, n_labels]`, or of characters `[batch, length, n_labels]`."""
         return self.classifier(ids, mask)
 
@@ -44,8 +66,10 @@ class SavedClassifier(Trained):
         training.
         """
         ids = token_ids(texts, self)
-        found = scores_of(self.classifier, ids).softmax(-1)
-        return list(found.split([len(each) for each in ids] if self.kind == CHARACTER else 1))
+        probabilities = scores_of(self.classifier, ids).softmax(-1)
+        if self.kind == CHARACTER:
+            return list(probabilities.split([len(each) for each in ids]))
+        return list(probabilities.split(1))
 
 
 def is_classifier(folder: Path) -> bool:
@@ -77,17 +101,20 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}).save(
-            part / CLASSIFIER
-        )
+        if run.code_path.is_dir():
+            shutil.copytree(run.code_path, part / run.code_path.name)
+        content = Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts})
+        content.save(part / CLASSIFIER)
         part.rename(folder)
 
 
 def load_classifier(folder: Path) -> SavedClassifier:
     """Load what `save` wrote. Raises InputError if a file is missing or damaged."""
     trained = load_initial(RunFolder(folder.resolve()))
-    found = load_checkpoint(trained.run.path / CLASSIFIER)
-    facts = {name: found.state[name] for name in ("task", "kind", "labels", "results")}
+    _ = trained.encoder  # refuse other architectures
+    checkpoint = load_checkpoint(trained.run.path / CLASSIFIER)
+    state = checked(checkpoint.state, FACTS, str(checkpoint.path), CheckpointError)
+    facts = {name: state[name] for name in FACTS}
     classifier = Classifier(trained.model, len(facts["labels"]), facts["kind"]).eval()
-    put_weights(classifier.load_state_dict, found)
+    put_weights(classifier.load_state_dict, checkpoint)
     return SavedClassifier(**vars(trained), classifier=classifier, **facts)

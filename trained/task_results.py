@@ -11,6 +11,7 @@ from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
 from runs.schema import MISSING, RunFolderError, checked, matches, read_object
 from runs.statistics import with_error
+from trained.saved_classifier import SCORES
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = (
     "pretrained, fine-tuned",
@@ -24,7 +25,6 @@ BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
 POINTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "capsize": 2}
-SCORES = {str: {"mean": float, "margin": (float, None)}}
 RESULTS = {
     "labelled": int,
     "scores": lambda value: matches(value, SCORES) and not value.keys().isdisjoint(BASELINES),

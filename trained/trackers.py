@@ -2,12 +2,14 @@
 libraries."""
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runs.run_folder import RunFolder
+from runs.run_folder import RunFolder, RunFolderError
+from runs.schema import checked
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -27,17 +29,20 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
     samples as text."""
     from torch.utils.tensorboard import SummaryWriter
 
-    rows, config, began = run.metrics(), run.config(), run.about()["began"]
+    config = run.config()
+    began = run.about()["began"]
+    rows = run.metrics()
+    for row in rows:
+        checked(row, {"wall_seconds": float}, str(run.metrics_path), RunFolderError)
     with SummaryWriter(str(folder)) as writer:
         for row in rows:
             for name, value in numbers(row):
                 writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
-        settings = {
-            key: value if isinstance(value, int | float) else str(value)
-            for key, value in config.items()
+        settings = config | {
+            key: str(value) for key, value in config.items() if not isinstance(value, int | float)
         }
-        best = {"best loss.valid": min((row["loss.valid"] for row in rows), default=float("nan"))}
-        writer.add_hparams(settings, best, run_name=".")
+        best = min((row["loss.valid"] for row in rows), default=math.nan)
+        writer.add_hparams(settings, {"best loss.valid": best}, run_name=".")
         # Markdown of plain text
         writer.add_text("log", "    " + "    ".join(log(run).splitlines(keepends=True)))
 
@@ -71,8 +76,6 @@ def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 def log(run: RunFolder) -> str:
     """The run's messages and samples, without colors."""
-    return (
-        COLOR.sub("", run.log_path.read_text(encoding="utf-8", errors="replace"))
-        if run.log_path.exists()
-        else ""
-    )
+    if not run.log_path.exists():
+        return ""
+    return COLOR.sub("", run.log_path.read_text(encoding="utf-8", errors="replace"))
