@@ -13,7 +13,7 @@ from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_ru
 from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model
-from trained.model_card import losses_of
+from trained.model_card import code, losses_of, plain
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,29 @@ def test_the_folder_has_the_usual_files(exported):
     assert trained.run.path.name in (folder / "README.md").read_text()
 
 
-def test_a_run_that_has_lost_its_metrics_has_a_card():
-    assert "lost its metrics.jsonl" in losses_of(SimpleNamespace(run=SimpleNamespace(metrics=list)))
+ROW = {"loss.valid": 1.5, "accuracy.valid": None, "chars": 512, "seconds": 2.0, "loss.bound": None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [([], "lost its metrics.jsonl"), ([ROW], "| 1.5000 nats | unknown | 512 | 2 |")],
+)
+def test_the_card_of_a_run_without_figures_says_so(rows, text):
+    run = SimpleNamespace(metrics=lambda: rows)
+    assert text in losses_of(SimpleNamespace(run=run))
+
+
+@of_characters
+def test_a_card_names_no_folder_of_this_machine(exported, text_file):
+    _, folder = exported
+    card = (folder / "README.md").read_text()
+    assert f"data.corpus={text_file.name}" in card
+    assert str(text_file.parent) not in card
+
+
+def test_markdown_of_a_user_is_shown_as_it_is():
+    assert plain("<script>|`a\n\x1b") == r"\<script\>\|\`a\\n\\x1b"
+    assert code("`<b>`\n") == "`'<b>'\\n`"
 
 
 @of_all_tokens

@@ -8,9 +8,11 @@ import sys
 import pytest
 
 from configs.keys import ConfigError
-from predict import as_json, lines, main
+from predict import main
 from runs.find import find_run
 from runs.run_folder import RunFolder
+from trained.piped import lines
+from trained.printed import as_json
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +137,7 @@ def test_lines_come_as_they_arrive():
 
 
 def test_a_line_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("predict.LONGEST_LINE", 200_000)
+    monkeypatch.setattr("trained.piped.LONGEST_LINE", 200_000)
     with (
         open("/dev/zero", "rb") as zeros,
         pytest.raises(ConfigError, match="line 1 is longer than 200,000 bytes"),

@@ -3,6 +3,7 @@ onnxruntime."""
 
 import io
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -16,7 +17,9 @@ import export
 import finetune
 import predict
 from tests.trained.conftest import csv_of_animals
-from trained.saved_classifier import load_classifier
+from trained import model_card
+from trained.saved_classifier import CLASSIFIER, load_classifier
+from training.checkpoint import Content, load_checkpoint
 
 AB = ("cat", "dog")
 TEXTS = ["the cat sat on the mat.", "a dog", "the cat"]
@@ -128,6 +131,68 @@ def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
         assert torch.allclose(
             torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5
         )
+
+
+def changed(folder, copy, state, change_weights=lambda weights: None):
+    """A copy of a classifier with other content, which matches its hash."""
+    shutil.copytree(folder, copy)
+    checkpoint = load_checkpoint(folder / CLASSIFIER)
+    change_weights(checkpoint.weights)
+    content = Content.of(checkpoint.weights, checkpoint.state | state)
+    content.save(copy / CLASSIFIER)
+    return copy
+
+
+def results_with(**values):
+    scores = {"probe": {"mean": 0.5, "margin": None}}
+    results = {"labelled": 8, "test": 8, "draws": 1, "first draw": 0.5, "scores": scores}
+    return {"results": results | values}
+
+
+@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"kind": "evil"},
+        {"kind": ["text"]},
+        {"kind": "pair"},
+        {"task": None},
+        {"labels": []},
+        {"labels": "cat"},
+        {"labels": ["cat", 3]},
+        {"labels": ["cat", "\ud800"]},
+        {"labels": ["cat", "dog", "cow"]},
+        {"results": []},
+        {"results": {}},
+        results_with(labelled="many"),
+        results_with(draws=None),
+        results_with(ceiling="high"),
+        results_with(scores=[0.5]),
+        results_with(scores={"probe": {"mean": "high"}}),
+        results_with(**{"first draw": [1]}),
+    ],
+)
+def test_a_wrong_state_is_refused(folder, tmp_path, refusal, state):
+    refusal(predict.main, changed(folder, tmp_path / "copy", state), "the cat")
+
+
+@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
+def test_weights_that_are_nan_are_refused(folder, tmp_path, refusal):
+    copy = changed(
+        folder, tmp_path / "copy", {}, lambda weights: weights["output.bias"].fill_(torch.nan)
+    )
+    assert "output.bias" in refusal(predict.main, copy, "the cat")
+
+
+@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
+def test_names_of_labels_cannot_command_a_terminal_or_a_page(folder, tmp_path, printed):
+    labels = ["\x1b[31m\n", "<script>|"]
+    copy = changed(folder, tmp_path / "copy", {"labels": labels})
+    lines = printed(predict.main, copy, *TEXTS, "--top", 2).splitlines()
+    assert len(lines) == len(TEXTS)
+    assert all(r"\x1b[31m\n" in line for line in lines)
+    card = model_card.card(load_classifier(copy))
+    assert r"The labels are \\x1b\[31m\\n, \<script\>\|." in card
 
 
 @pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
