@@ -6,7 +6,8 @@ for 400 texts of the test.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -49,24 +50,25 @@ class Speech(NamedTuple):
 
 def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
     """The first `n` speeches of a play that have at most `longest` characters."""
-    found: list[Speech] = []
-    automaton, length = grammar(), 500 * n
-    while len(found) < n:
+    automaton = grammar()
+    length = 500 * n
+    while True:
         path = automaton.path(length, seed)
-        begin, found = 0, []
-        for paragraph in "".join(automaton.characters[state] for state in path).split(PARAGRAPH)[
-            :-1
-        ]:
+        paragraphs = "".join(automaton.characters[state] for state in path).split(PARAGRAPH)
+        kept = []
+        begin = 0
+        for paragraph in paragraphs[:-1]:
             speaker, text = paragraph.split(":\n", 1)
             end = begin + len(paragraph)
             if longest is None or len(text) <= longest:
-                found.append(Speech(speaker, text, path[end - len(text) : end]))
+                kept.append(Speech(speaker, text, path[end - len(text) : end]))
             begin = end + len(PARAGRAPH)
+        if len(kept) >= n:
+            return kept[:n]
         length *= 2
-    return found[:n]
 
 
-@lru_cache(maxsize=1)
+@cache
 def floor() -> Floor:
     return Floor(grammar())
 
@@ -74,11 +76,10 @@ def floor() -> Floor:
 def shown(texts: Sequence[str]) -> Tensor:
     """Ids of the floor, `[n, longest]`: `_` is a hidden character, and so is what follows a shorter
     text."""
-    ids = {character: i for i, character in enumerate(grammar().alphabet + "_")}
+    id_of = {character: i for i, character in enumerate(grammar().alphabet + "_")}
     longest = max(map(len, texts))
-    return torch.tensor(
-        [[ids[character] for character in text.ljust(longest, "_")] for text in texts]
-    )
+    padded = "".join(text.ljust(longest, "_") for text in texts)
+    return torch.tensor([id_of[character] for character in padded]).view(len(texts), longest)
 
 
 def log_probabilities(texts: Sequence[str]) -> Tensor:
@@ -104,21 +105,22 @@ def beliefs_about(distinction: str, texts: Sequence[str]) -> Tensor:
 def _windows(distinction: str, n: int, seed: int) -> list[Example]:
     automaton = grammar()
     path = automaton.path(n * WINDOW, seed)
-    labels = [automaton.descriptions[state].get(distinction) for state in path]
-    text = "".join(automaton.characters[state] for state in path)
-    return [
-        Example((text[i : i + WINDOW],), labels[i : i + WINDOW])
-        for i in range(0, len(text), WINDOW)
-    ]
+    examples = []
+    for begin in range(0, len(path), WINDOW):
+        states = path[begin : begin + WINDOW]
+        text = "".join(automaton.characters[state] for state in states)
+        labels = [automaton.descriptions[state].get(distinction) for state in states]
+        examples.append(Example((text,), labels))
+    return examples
 
 
 def _speeches_about(distinction: str, n: int, seed: int) -> list[Example]:
     """Speeches of at most 160 characters, whose label is the value of a distinction in their
     states."""
     descriptions = grammar().descriptions
-    found = speeches(n, seed, LONGEST)
     return [
-        Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in found
+        Example((speech.text,), descriptions[speech.states[0]][distinction])
+        for speech in speeches(n, seed, LONGEST)
     ]
 
 
@@ -134,15 +136,14 @@ def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
 def _labelled(name: str, kind: str, distinction: str, use: str) -> Task:
     """Texts labelled by a distinction of the grammar: each character of a window, or each speech as
     a whole."""
-    of_characters = kind == CHARACTER
-    pool, test = _parts(partial(_windows if of_characters else _speeches_about, distinction), use)
+    examples = _windows if kind == CHARACTER else _speeches_about
+    pool, test = _parts(partial(examples, distinction), use)
 
     def ceiling() -> float:
         texts = [example.texts[0] for example in test[:CEILING_TEXTS]]
+        beliefs_of = beliefs_about if kind == CHARACTER else beliefs_about_speeches
         has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
-        beliefs = (beliefs_about if of_characters else beliefs_about_speeches)(distinction, texts)[
-            :, has_label
-        ]
+        beliefs = beliefs_of(distinction, texts)[:, has_label]
         # each character counts as far as it has a label
         return float(beliefs.amax(1).sum() / beliefs.sum())
 
@@ -175,29 +176,28 @@ def follows(use: str) -> Task:
 
 def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
     """The log of the posterior odds, `[n]`, that the second speech of each pair follows the first."""
-    firsts = [
-        (PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs
-    ]
-    seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in pairs]
-    together = log_probabilities(
-        [first + second for first, second in zip(firsts, seconds, strict=True)]
-    )
-    apart = log_probabilities(firsts) + log_probabilities(
-        [PARAGRAPH + second for second in seconds]
-    )
-    return together + log_probabilities([PARAGRAPH]) - apart
+    firsts = []
+    seconds = []
+    for first, second in pairs:
+        heading = PARAGRAPH + HEADING if len(first) < PIECE else ""
+        end = PARAGRAPH if len(second) < PIECE else ""
+        firsts.append(heading + first + PARAGRAPH)
+        seconds.append(HEADING + second + end)
+    together = log_probabilities(list(map(str.__add__, firsts, seconds)))
+    alone = log_probabilities([PARAGRAPH + second for second in seconds])
+    return together + log_probabilities([PARAGRAPH]) - log_probabilities(firsts) - alone
 
 
 def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
-    found = speeches(2 * n, seed)
+    written = [speech.text for speech in speeches(2 * n, seed)]
     generator = np.random.Generator(np.random.PCG64(seed))
     elsewhere = generator.permutation(n)
     examples = []
     for i, is_next in enumerate(generator.integers(2, size=n).tolist()):
-        first, second = found[2 * i].text, found[2 * (i if is_next else elsewhere[i]) + 1].text
-        examples.append(
-            Example((first[-PIECE:], second[:PIECE]), "next" if is_next else "elsewhere")
-        )
+        first = written[2 * i]
+        second = written[2 * (i if is_next else elsewhere[i]) + 1]
+        label = "next" if is_next else "elsewhere"
+        examples.append(Example((first[-PIECE:], second[:PIECE]), label))
     return examples
 
 
@@ -217,43 +217,37 @@ def _some_broken(n: int, seed: int) -> list[Example]:
     """Grammatical and broken speeches in turn."""
     generator = np.random.Generator(np.random.PCG64(seed))
     spare = n // 4  # of the changed speeches, a few are grammatical
-    found = speeches(n + spare, seed, LONGEST - 1)
-    whole, changed = found[: n // 2], [broken(speech, generator) for speech in found[n // 2 :]]
-    is_possible = (
-        log_probabilities([PARAGRAPH + HEADING + text + PARAGRAPH for text in changed])
-        .isfinite()
-        .tolist()
-    )
-    impossible = [text for text, possible in zip(changed, is_possible, strict=True) if not possible]
-    pairs = zip(whole, impossible, strict=False)
-    return [
-        example
-        for speech, text in pairs
-        for example in (Example((speech.text,), "grammatical"), Example((text,), "broken"))
-    ]
+    written = speeches(n + spare, seed, LONGEST - 1)
+    changed = [broken(speech, generator) for speech in written[n // 2 :]]
+    whole = [PARAGRAPH + HEADING + text + PARAGRAPH for text in changed]
+    is_broken = log_probabilities(whole).isinf().tolist()
+    examples = []
+    for speech, text in zip(written[: n // 2], compress(changed, is_broken), strict=False):
+        examples.append(Example((speech.text,), "grammatical"))
+        examples.append(Example((text,), "broken"))
+    return examples
 
 
 def broken(speech: Speech, generator: np.random.Generator) -> str:
     """The speech with one character replaced, added or left out; almost always this breaks a rule."""
-    text, descriptions = speech.text, grammar().descriptions
+    text = speech.text
+    descriptions = grammar().descriptions
+    classes = [descriptions[state]["word"] for state in speech.states]
     changes: list[tuple[int, int, str]] = []  # from, to, the text there
-    kinds = [descriptions[state]["word"] for state in speech.states]
-    for i, (character, kind, after) in enumerate(zip(text, kinds, [*kinds[1:], ""], strict=True)):
-        if kind == "verb ending":
-            changes.append(
-                (
-                    i,
-                    i + 1,
-                    words.PLURAL_VERB if character == words.SINGULAR_VERB else words.SINGULAR_VERB,
-                )
-            )
-        elif kind == "noun ending":
+    for i, (character, word, after) in enumerate(
+        zip(text, classes, [*classes[1:], ""], strict=True)
+    ):
+        if word == "verb ending":
+            is_singular = character == words.SINGULAR_VERB
+            other = words.PLURAL_VERB if is_singular else words.SINGULAR_VERB
+            changes.append((i, i + 1, other))
+        elif word == "noun ending":
             changes.append((i, i + 1, ""))
-        elif kind == "noun" and after not in ("noun", "noun ending"):
+        elif word == "noun" and after not in ("noun", "noun ending"):
             changes.append((i + 1, i + 1, words.PLURAL_NOUN))
         elif character in ".?":
             changes.append((i, i + 1, "." if character == "?" else "?"))
-        if kind in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
+        if word in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
             changes += [(i, i + 1, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
     begin, end, new = changes[int(generator.integers(len(changes)))]
     return text[:begin] + new + text[end:]

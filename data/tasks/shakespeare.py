@@ -7,7 +7,7 @@ takes the place of the validation text.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,33 +57,46 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     Raises CorpusError if no two speakers do, or if their speeches are too few.
     """
     pool, test = (SPEECH.findall(text.replace("\r\n", "\n")) for text in parts(use, corpus))
-    in_pool, in_test = (Counter(who for who, _ in speeches) for speeches in (pool, test))
-    both = sorted(in_pool, key=lambda who: (-min(in_pool[who], in_test[who]), who))[:SPEAKERS]
-    both = [who for who in both if in_test[who]]
-    if len(both) < 2:
+    n_in_pool = Counter(who for who, _ in pool)
+    n_in_test = Counter(who for who, _ in test)
+    both = sorted(
+        n_in_pool.keys() & n_in_test, key=lambda who: (-min(n_in_pool[who], n_in_test[who]), who)
+    )
+    speakers = both[:SPEAKERS]
+    if len(speakers) < 2:
         form = "a blank line, a line NAME:, and the text below it"
         raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
-    examples = (
-        [Example((text[:LONGEST],), who) for who, text in speeches if who in both]
-        for speeches in (pool, test)
-    )
-    found = _sampled("speaker", TEXT, *examples)
-    if len(found.pool) < FEWEST_SPEECHES or not found.test:
-        n = f"{len(found.pool)} speeches to learn from, and {len(found.test)} others for the test"
-        raise CorpusError(f"speaker: the text has {n}: at least {FEWEST_SPEECHES} and 1 are needed")
-    return found
+
+    def examples(speeches: list[tuple[str, str]]) -> list[Example]:
+        return [Example((text[:LONGEST],), who) for who, text in speeches if who in speakers]
+
+    sampled = _sampled("speaker", TEXT, examples(pool), examples(test))
+    n_pool = len(sampled.pool)
+    n_test = len(sampled.test)
+    if n_pool < FEWEST_SPEECHES or not n_test:
+        raise CorpusError(
+            f"speaker: the text has {n_pool} speeches to learn from, and {n_test} others for the"
+            f" test: at least {FEWEST_SPEECHES} and 1 are needed"
+        )
+    return sampled
 
 
 @task(TINY_SHAKESPEARE)
 def question(use: str) -> Task:
     """Whether a sentence is a question, without its final mark; half of them are."""
-    return _sampled("question", TEXT, *(_balanced(text) for text in parts(use)))
+    return _sampled("question", TEXT, *map(_balanced, parts(use)))
 
 
 def _balanced(text: str) -> list[Example]:
-    sentences = [sentence for sentence in SENTENCE.findall(text) if 10 <= len(sentence) <= LONGEST]
-    questions = [Example((each[:-1],), "question") for each in sentences if each.endswith("?")]
-    others = [Example((each[:-1],), "other") for each in sentences if not each.endswith("?")]
+    questions = []
+    others = []
+    for sentence in SENTENCE.findall(text):
+        if not 10 <= len(sentence) <= LONGEST:
+            continue
+        if sentence.endswith("?"):
+            questions.append(Example((sentence[:-1],), "question"))
+        else:
+            others.append(Example((sentence[:-1],), "other"))
     n = min(len(questions), len(others))
     return _sample(questions, n, 0) + _sample(others, n, 0)
 
@@ -91,57 +104,62 @@ def _balanced(text: str) -> list[Example]:
 @task(TINY_SHAKESPEARE)
 def punctuation(use: str) -> Task:
     """The punctuation mark after each word, if any, in text without such marks."""
-    return _sampled("punctuation", CHARACTER, *(list(_unpunctuated(text)) for text in parts(use)))
+    return _sampled("punctuation", CHARACTER, *map(_unpunctuated, parts(use)))
 
 
-def _unpunctuated(text: str) -> Iterator[Example]:
-    kept: list[str] = []
+def _unpunctuated(text: str) -> list[Example]:
+    kept = []
     labels: list[str | None] = []
-    for character, after, following in zip(text, text[1:], text[2:], strict=False):
-        if character in PUNCTUATION:
+    for before, character, after in zip(text, text[1:], text[2:], strict=False):
+        if before in PUNCTUATION:
             continue
-        is_end = character.isalpha() and not after.isalpha() and after not in "'-"
-        kept.append(character)
-        labels.append(
-            (after if after in PUNCTUATION and following.isspace() else "none") if is_end else None
-        )
-    for i in range(0, len(kept) - WINDOW, WINDOW):
-        yield Example(("".join(kept[i : i + WINDOW]),), labels[i : i + WINDOW])
+        kept.append(before)
+        if not before.isalpha() or character.isalpha() or character in "'-":
+            labels.append(None)  # not the end of a word
+        elif character in PUNCTUATION and after.isspace():
+            labels.append(character)
+        else:
+            labels.append("none")
+    return [
+        Example(("".join(kept[i : i + WINDOW]),), labels[i : i + WINDOW])
+        for i in range(0, len(kept) - WINDOW, WINDOW)
+    ]
 
 
 @task(TINY_SHAKESPEARE)
 def capitals(use: str) -> Task:
     """Whether the first letter of each word is a capital, in lower-case text."""
-    return _sampled("capitals", CHARACTER, *(list(_in_lower_case(text)) for text in parts(use)))
+    return _sampled("capitals", CHARACTER, *map(_in_lower_case, parts(use)))
 
 
-def _in_lower_case(text: str) -> Iterator[Example]:
-    for i in range(1, len(text) - WINDOW, WINDOW):
-        window, before = text[i : i + WINDOW], text[i - 1 : i + WINDOW - 1]
-        is_first = [
-            c.isalpha() and not (b.isalpha() or b == "'")
-            for b, c in zip(before, window, strict=True)
-        ]
-        cases = ["capital" if c.isupper() else "lower case" for c in window]
-        yield Example(
-            (window.lower(),),
-            [case if first else None for case, first in zip(cases, is_first, strict=True)],
-        )
+def _in_lower_case(text: str) -> list[Example]:
+    labels: list[str | None] = []
+    for before, character in pairwise(text):
+        is_first = character.isalpha() and not before.isalpha() and before != "'"
+        case = "capital" if character.isupper() else "lower case"
+        labels.append(case if is_first else None)
+    return [
+        Example((text[i : i + WINDOW].lower(),), labels[i - 1 : i - 1 + WINDOW])
+        for i in range(1, len(text) - WINDOW, WINDOW)
+    ]
 
 
 @task(TINY_SHAKESPEARE)
 def word_order(use: str) -> Task:
     """Which of two texts is the original; in the other, two neighboring words are swapped."""
-    return _sampled("word_order", CHOICE, *(list(_swapped(text)) for text in parts(use)))
+    return _sampled("word_order", CHOICE, *map(_swapped, parts(use)))
 
 
-def _swapped(text: str) -> Iterator[Example]:
+def _swapped(text: str) -> list[Example]:
+    examples = []
     for match in NEIGHBORS.finditer(text):
         first, second = match.groups()
-        begin = max(0, match.start() - (EXCERPT - len(match[0])) // 2)
-        original = text[begin : begin + EXCERPT]
-        at = match.start() - begin
-        if first != second and at + len(match[0]) <= EXCERPT:
-            yield Example(
-                (original, original[:at] + f"{second} {first}" + original[at + len(match[0]) :])
-            )
+        margin = (EXCERPT - len(match[0])) // 2
+        excerpt_begin = max(0, match.start() - margin)
+        original = text[excerpt_begin : excerpt_begin + EXCERPT]
+        begin = match.start() - excerpt_begin
+        end = match.end() - excerpt_begin
+        if first != second and end <= EXCERPT:
+            swapped = f"{original[:begin]}{second} {first}{original[end:]}"
+            examples.append(Example((original, swapped)))
+    return examples
