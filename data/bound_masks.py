@@ -18,12 +18,9 @@ def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
     n_windows, seq_len = validation.windows.shape
     places = (generator.permutation(n_windows) + generator.random(n_windows)) / n_windows
     shares = torch.from_numpy((np.arange(rounds)[:, None] + places) / rounds)
-    maskable = validation.without_unknown(
-        torch.ones_like(validation.windows, dtype=torch.bool)
-    ).cpu()
-    keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len))).masked_fill(
-        ~maskable, 2.0
-    )
+    maskable = validation.without_unknown(torch.ones(n_windows, seq_len, dtype=torch.bool)).cpu()
+    keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len)))
+    ranks = keys.masked_fill(~maskable, 2.0).argsort(-1).argsort(-1)
     counts = (shares * maskable.sum(-1)).long() + 1
-    masked = (keys.argsort(-1).argsort(-1) < counts[..., None]) & maskable
+    masked = (ranks < counts[..., None]) & maskable
     return masked.to(validation.windows.device)

@@ -86,9 +86,9 @@ class Corpus:
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in both parts."""
-        return (
-            self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
-        )
+        if self.stored:
+            return self.stored.counts
+        return Counter(self.training) + Counter(self.validation)
 
     @property
     def is_sample(self) -> bool:
@@ -139,12 +139,14 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
 
 
 def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
-    named, cached = os.environ.get(ENVIRONMENT_VARIABLE), CACHE / "tiny_shakespeare.txt"
-    if named or os.path.exists(cached):
-        source = (
-            ENVIRONMENT_VARIABLE if named else "the cached text (delete it to download it again)"
-        )
-        text = _read_text(path := named or str(cached), source)
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    cached = CACHE / "tiny_shakespeare.txt"
+    if named or cached.exists():
+        path = named or str(cached)
+        source = "the cached text (delete it to download it again)"
+        if named:
+            source = ENVIRONMENT_VARIABLE
+        text = _read_text(path, source)
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
@@ -163,14 +165,16 @@ def _check_hash(content: bytes, source: str) -> None:
 def _read_text(name: str, source: str) -> str:
     """The text of a regular UTF-8 file with its line ends as they are. `source` is the setting that
     named the file."""
-    content = b""
     try:
         content = read_bytes(Path(name).expanduser())
-        if not content or "\0" in (text := content.decode()):
-            raise OSError("it is a binary file: it has zero bytes" if content else "it is empty")
+        text = content.decode()
+        if not text:
+            raise OSError("it is empty")
+        if "\0" in text:
+            raise OSError("it is a binary file: it has zero bytes")
         return text
     except UnicodeDecodeError as error:
-        raise not_text(f"{source}: {name!r}", content[:8], error.start) from error
+        raise not_text(f"{source}: {name!r}", error.object[:8], error.start) from error
     # unreadable; an unknown ~user; a name that no file can have
     except (OSError, RuntimeError, ValueError) as error:
         raise CorpusError(

@@ -55,20 +55,21 @@ def validation_set(
     n = len(validation_ids) // WINDOW_LEN
     if n == 0:
         raise CorpusError(
-            f"the corpus is too short: its last 10%, here {len(validation_ids)} tokens, must hold a validation window"
-            f" of {WINDOW_LEN}, so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
+            f"the corpus is too short: its last 10%, here {len(validation_ids)} tokens, must hold a"
+            f" validation window of {WINDOW_LEN}, so it needs at least"
+            f" {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
-    windows = (
-        validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)
-    )
-    drawn = ValidationSet(windows.long(), protocol_masks(len(windows)).to(windows.device), unknown)
-    found = replace(drawn, masked=drawn.without_unknown(drawn.masked))
-    if not found.masked.any():
+    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)]
+    windows = windows.to(device).long()
+    masked = protocol_masks(len(windows)).to(windows.device)
+    validation = ValidationSet(windows, masked, unknown)
+    validation = replace(validation, masked=validation.without_unknown(masked))
+    if not validation.masked.any():
         raise CorpusError(
             "every masked token of the validation text is [UNK]: choose other data.tokens"
         )
-    return found
+    return validation
 
 
 def protocol_masks(n_windows: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import torch
@@ -31,26 +32,26 @@ class Automaton:
 
     def transitions(self, transposed: bool = False) -> torch.Tensor:
         """The transition matrix `[n_states, n_states]` as sparse CSR in float64; its rows sum to 1."""
-        edges = [
-            (s, t, p) for s, following in enumerate(self.successors) for t, p in following.items()
-        ]
-        sources, targets, probs = zip(*edges, strict=True)
-        indices = torch.tensor([targets, sources] if transposed else [sources, targets])
-        size = (len(self.characters), len(self.characters))
+        counts = torch.tensor(list(map(len, self.successors)))
+        sources = torch.arange(len(counts)).repeat_interleave(counts)
+        targets = torch.tensor(list(chain.from_iterable(self.successors)))
+        probs = list(chain.from_iterable(each.values() for each in self.successors))
+        indices = torch.stack([targets, sources] if transposed else [sources, targets])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta
             return torch.sparse_coo_tensor(
-                indices, torch.tensor(probs, dtype=torch.float64), size
+                indices, torch.tensor(probs, dtype=torch.float64), (len(counts), len(counts))
             ).to_sparse_csr()
 
     def stationary(self, max_steps: int = 200_000) -> torch.Tensor:
         """The stationary distribution of the states, `[n_states]`. Raises ArithmeticError if the
         chain is periodic."""
-        push, n_states = self.transitions(transposed=True), len(self.characters)
+        push = self.transitions(transposed=True)
+        n_states = len(self.characters)
         visits = torch.full((n_states, 1), 1 / n_states, dtype=torch.float64)
-        for step in range(max_steps):
+        for i in range(max_steps):
             after = push @ visits
-            if step % 100 == 0 and (after - visits).abs().sum() < 1e-12:
+            if i % 100 == 0 and (after - visits).abs().sum() < 1e-12:
                 return (after / after.sum()).flatten()
             visits = after
         raise ArithmeticError(
@@ -65,22 +66,22 @@ class Automaton:
         equivalent states with the same probabilities, as the last letters of words that end alike.
         State 0 stays state 0.
         """
-        kinds = [
-            frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)
-        ]
-        moves = [frozenset(following.items()) for following in self.successors]
+        descriptions = self.descriptions or [{}] * len(self.characters)
         number: dict[tuple, int] = {}
-        group = [
-            number.setdefault(state, len(number))
-            for state in zip(self.characters, kinds, moves, strict=True)
-        ]
-        characters, of_groups, moves_of_groups = zip(*number, strict=True)
-        successors: list[dict[int, float]] = [{} for _ in number]
-        for after, following in zip(successors, moves_of_groups, strict=True):
-            for state, probability in sorted(following):
-                after[group[state]] = after.get(group[state], 0.0) + probability
-        descriptions = tuple(map(dict, of_groups)) if self.descriptions else ()
-        merged = Automaton("".join(characters), tuple(successors), descriptions)
+        group = []
+        for state in zip(self.characters, descriptions, self.successors, strict=True):
+            character, description, successors = state
+            key = (character, frozenset(description.items()), frozenset(successors.items()))
+            group.append(number.setdefault(key, len(number)))
+        characters, of_groups, moves = zip(*number, strict=True)
+        merged_successors = []
+        for each in moves:
+            after: dict[int, float] = defaultdict(float)
+            for state, probability in sorted(each):
+                after[group[state]] += probability
+            merged_successors.append(dict(after))
+        of_groups = tuple(map(dict, of_groups)) if self.descriptions else ()
+        merged = Automaton("".join(characters), tuple(merged_successors), of_groups)
         return merged if len(number) == len(group) else merged.merged()
 
     def write(self, length: int, seed: int) -> str:
@@ -89,22 +90,21 @@ class Automaton:
 
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""
-        # Of each state: the cumulative probabilities of all successors but the last, and the
-        # successors.
-        choices = [
-            (np.cumsum(list(each.values()))[:-1].tolist(), list(each)) for each in self.successors
-        ]
+        # of each state: the cumulative probabilities of all successors but the last
+        cumulative = [np.cumsum(list(each.values()))[:-1].tolist() for each in self.successors]
+        successors = list(map(list, self.successors))
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        path, state = list[int](), 0
+        path = []
+        state = 0
         for _ in range(length):
             path.append(state)
-            cumulative, successors = choices[state]
-            if cumulative and not draws:
-                draws = uniform(100_000).tolist()
-            state = (
-                successors[bisect_right(cumulative, draws.pop())] if cumulative else successors[0]
-            )
+            choice = 0
+            if cumulative[state]:
+                if not draws:
+                    draws = uniform(100_000).tolist()
+                choice = bisect_right(cumulative[state], draws.pop())
+            state = successors[state][choice]
         return path
 
 
@@ -131,9 +131,18 @@ class Builder:
         self._descriptions.append(self._description)
         return len(self._edges) - 1
 
-    def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
+    def joints(self, n: int) -> list[int]:
+        """Add `n` joints."""
+        return [self.joint() for _ in range(n)]
+
+    def choice(
+        self, start: int, weights: Mapping[str, float], end: int, **description: str
+    ) -> None:
         """Add a choice between texts with weights, from one joint to another, to those that `start`
         has already. Common beginnings share their states."""
+        if description:
+            self.describing(**description).choice(start, weights, end)
+            return
         by_first: dict[str, dict[str, float]] = defaultdict(dict)
         for text, weight in weights.items():
             if text:
@@ -145,32 +154,40 @@ class Builder:
             self._edges[start][node] = sum(rests.values())
             self.choice(node, rests, end)
 
-    def text(self, start: int, text: str, end: int, weight: float = 1.0) -> None:
+    def text(
+        self, start: int, text: str, end: int, weight: float = 1.0, **description: str
+    ) -> None:
         """Add one text from one joint to another."""
-        self.choice(start, {text: weight}, end)
+        self.choice(start, {text: weight}, end, **description)
 
     def automaton(self, start: int) -> Automaton:
         """The automaton that begins after the joint `start`. Joints must not form a cycle without
         text."""
 
         @cache
-        def following(node: int) -> dict[int, float]:
+        def states_after(node: int) -> dict[int, float]:
             """The states after a node, with joints replaced by the states after them."""
             total = sum(self._edges[node].values())
             result: dict[int, float] = defaultdict(float)
             for target, weight in self._edges[node].items():
-                reached = following(target) if self._characters[target] is None else {target: 1.0}
+                is_joint = self._characters[target] is None
+                reached = states_after(target) if is_joint else {target: 1.0}
                 for state, probability in reached.items():
                     result[state] += weight / total * probability
             return result
 
-        order = [next(iter(following(start)))]  # breadth first; unreachable states are left out
-        number = {order[0]: 0}
+        first = next(iter(states_after(start)))
+        number = {first: 0}
+        order = [first]  # breadth first; unreachable states are left out
+        successors = []
         for node in order:
-            for target in following(node):
+            for target in states_after(node):
                 if target not in number:
                     number[target] = len(order)
                     order.append(target)
-        successors = tuple({number[t]: p for t, p in following(node).items()} for node in order)
-        characters = "".join(self._characters[node] or "" for node in order)
-        return Automaton(characters, successors, tuple(self._descriptions[node] for node in order))
+            successors.append({number[t]: p for t, p in states_after(node).items()})
+        return Automaton(
+            "".join(self._characters[node] or "" for node in order),
+            tuple(successors),
+            tuple(self._descriptions[node] for node in order),
+        )

@@ -32,42 +32,43 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
     """
     automaton = automaton.merged()
     number: dict[frozenset[tuple[int, float]], int] = {}
-    # the character and the belief of each state, breadth first
-    found: list[tuple[str, Belief]] = []
+    beliefs: list[Belief] = []  # breadth first
+    characters = ""
 
     def number_of(character: str, belief: Belief) -> int:
-        key = frozenset(
-            (state, round(probability, DIGITS)) for state, probability in belief.items()
-        )
+        nonlocal characters
+        key = frozenset((state, round(p, DIGITS)) for state, p in belief.items())
         if key not in number:
-            number[key] = len(found)
-            found.append((character, belief))
+            number[key] = len(beliefs)
+            beliefs.append(belief)
+            characters += character
         return number[key]
 
     number_of(automaton.characters[0], {0: 1.0})
     successors = []
-    for _, belief in found:  # it grows meanwhile
-        if len(found) > max_beliefs:
+    for belief in beliefs:  # it grows meanwhile
+        if len(beliefs) > max_beliefs:
             raise ArithmeticError(
                 f"the automaton's beliefs do not close: there are more than {max_beliefs:,}"
             )
-        following: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
+        joint: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
         for state, probability in belief.items():
             for target, p in automaton.successors[state].items():
-                following[automaton.characters[target]][target] += probability * p
+                joint[automaton.characters[target]][target] += probability * p
         probs: dict[int, float] = {}
-        for character, joint in following.items():
-            total = sum(joint.values())
-            probs[number_of(character, {state: p / total for state, p in joint.items()})] = total
+        for character, states in joint.items():
+            total = sum(states.values())
+            after = {state: p / total for state, p in states.items()}
+            probs[number_of(character, after)] = total
         successors.append(probs)
-    return Automaton("".join(character for character, _ in found), tuple(successors))
+    return Automaton(characters, tuple(successors))
 
 
 def entropy_rate(automaton: Automaton) -> float:
     """The entropy rate in nats per character. Raises ArithmeticError as `determinized` and
     `stationary` do."""
     beliefs = determinized(automaton)
-    entropies = [
-        -sum(p * math.log(p) for p in following.values()) for following in beliefs.successors
-    ]
+    entropies = []
+    for successors in beliefs.successors:
+        entropies.append(-sum(p * math.log(p) for p in successors.values()))
     return float(beliefs.stationary() @ torch.tensor(entropies, dtype=torch.float64))

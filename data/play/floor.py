@@ -25,9 +25,8 @@ def channel(n_chars: int, misprint_prob: float = 0.0) -> Tensor:
     that the automaton does not have; they cannot be shown, unless a visible character is a misprint
     with `misprint_prob`.
     """
-    visible = (1 - misprint_prob) * torch.eye(
-        n_chars, dtype=torch.float64
-    ) + misprint_prob / n_chars
+    identity = torch.eye(n_chars, dtype=torch.float64)
+    visible = (1 - misprint_prob) * identity + misprint_prob / n_chars
     hidden = torch.ones(1, n_chars, dtype=torch.float64)
     return torch.cat([visible, hidden, misprint_prob * hidden])
 
@@ -73,31 +72,32 @@ class Floor:
 
         Raises ValueError if the grammar does not have the distinction.
         """
-        found = {description.get(distinction, NONE) for description in self.descriptions}
-        if found <= {NONE}:
+        values = set(self._of_states(distinction))
+        if values <= {NONE}:
             raise ValueError(f"the automaton's states have no distinction {distinction!r}")
-        return sorted(found)
+        return sorted(values)
+
+    def _of_states(self, distinction: str) -> list[str]:
+        """The value of a distinction in each state."""
+        return [description.get(distinction, NONE) for description in self.descriptions]
 
     def beliefs(self, shown: Tensor, wanted: Tensor, distinction: str) -> Tensor:
         """P(value of a distinction | all visible characters) at the wanted positions of a text with
         holes, `[n_wanted, n_values]`, in the order of `values(distinction)`; otherwise as
         `posteriors`."""
-        number = {value: i for i, value in enumerate(self.values(distinction))}
-        group = torch.tensor(
-            [number[description.get(distinction, NONE)] for description in self.descriptions]
-        )
-        return self._sums(shown, wanted, group, len(number))
+        values = self.values(distinction)
+        group = torch.tensor([values.index(value) for value in self._of_states(distinction)])
+        return self._sums(shown, wanted, group, len(values))
 
     def log_probability(self, shown: Tensor) -> Tensor:
         """log P(all visible characters) in nats of texts `[n, seq_len]`: `[n]`, -inf for impossible
         ones."""
-        found = []
+        given = channel(self.n_chars)
+        sums = []
         for some in shown.split(TEXTS_AT_ONCE):
-            conditionals = torch.stack(
-                [total.log() for _, total in self._forward(some, channel(self.n_chars))], 1
-            )
-            found.append(conditionals.masked_fill(some == self.n_chars, 0.0).sum(1))
-        return torch.cat(found)
+            logs = torch.stack([total.log() for _, total in self._forward(some, given)], 1)
+            sums.append(logs.masked_fill(some == self.n_chars, 0.0).sum(1))
+        return torch.cat(sums)
 
     def _sums(
         self,
@@ -109,16 +109,16 @@ class Floor:
     ) -> Tensor:
         """P(group of the state | everything shown) at the wanted positions; `group` is
         `[n_states]`."""
-        found, given = [], channel(self.n_chars, misprint_prob)
-        for some, here in zip(
-            shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True
-        ):
+        given = channel(self.n_chars, misprint_prob)
+        joint = []
+        parts = zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True)
+        for some, here in parts:
             sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
             for t, states in self._posteriors(some, here, given):
                 sums[t].index_add_(0, group, states)
-            found.append(sums.permute(2, 0, 1)[here])
-        joint = torch.cat(found)
-        return joint / joint.sum(1, keepdim=True)
+            joint.append(sums.permute(2, 0, 1)[here])
+        probabilities = torch.cat(joint)
+        return probabilities / probabilities.sum(1, keepdim=True)
 
     def _posteriors(
         self, shown: Tensor, wanted: Tensor, given: Tensor

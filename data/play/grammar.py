@@ -24,7 +24,6 @@ PLAY = "play"
 LENGTH = 1_000_000
 SEED = 1
 
-SENTENCES = ("statement", "question", "exclamation")
 NEW_TOPIC = 0.1  # the probability of a new topic after a speech that asks nothing
 NUMBERS = (  # and their articles, the ending of a noun, and that of a verb
     ("singular", words.SINGULAR_ARTICLES, "", words.SINGULAR_VERB),
@@ -47,25 +46,24 @@ def grammar() -> Automaton:
     """
     build = Builder()
     scenes = [(topic, turn) for topic in words.topics() for turn in (0, 1)]
-    # a speech begins; nothing was asked
-    free = {(topic.speakers, turn): build.joint() for topic, turn in scenes}
-    # a speech begins with an answer
-    asked = {(topic.speakers, turn): build.joint() for topic, turn in scenes}
+    # where a speech begins if nothing was asked, and if it answers
+    free = {(topic, turn): build.joint() for topic, turn in scenes}
+    asked = {(topic, turn): build.joint() for topic, turn in scenes}
     for topic, turn in scenes:
-        this, other = (topic.speakers, turn), (topic.speakers, 1 - turn)
+        other = (topic, 1 - turn)
         over = build.joint()
         build.text(over, "", free[other], 1 - NEW_TOPIC)
-        elsewhere = [speech for speech in free if speech[0] != topic.speakers]
-        for speech in elsewhere:
-            build.text(over, "", free[speech], NEW_TOPIC / len(elsewhere))
-        _speech(build, topic, turn, free[this], asked[this], over, asked[other])
-    automaton = build.automaton(next(iter(free.values())))
+        elsewhere = [begin for (new_topic, _), begin in free.items() if new_topic != topic]
+        for begin in elsewhere:
+            build.text(over, "", begin, NEW_TOPIC / len(elsewhere))
+        _speech(build, topic, turn, free[topic, turn], asked[topic, turn], over, asked[other])
+    automaton = build.automaton(free[scenes[0]])
     # Tell spaces and punctuation from the words that they were built with.
-    states = zip(automaton.characters, automaton.descriptions, strict=True)
-    descriptions = tuple(
-        d if char.isalpha() else {**d, "word": "space or punctuation"} for char, d in states
-    )
-    return replace(automaton, descriptions=descriptions)
+    descriptions = list(automaton.descriptions)
+    for state, character in enumerate(automaton.characters):
+        if not character.isalpha():
+            descriptions[state] = {**descriptions[state], "word": "space or punctuation"}
+    return replace(automaton, descriptions=tuple(descriptions))
 
 
 def _speech(
@@ -77,33 +75,32 @@ def _speech(
     """
     heading = topic.speakers[turn] + ":\n"
     build = build.describing(topic=topic.vowel, speaker=topic.speakers[turn])
-    stating, questioning, exclaiming = (build.describing(sentence=kind) for kind in SENTENCES)
-    sentence, ended, clause, ending, end, answering = (build.joint() for _ in range(6))
-    build.describing(word="heading").text(free, heading, sentence)
-    build.describing(word="heading").text(asked, heading, answering)
-    stating.describing(word="answer").choice(answering, _weighted(words.ANSWERS, ", "), clause)
+    stating = build.describing(sentence="statement")
+    questioning = build.describing(sentence="question")
+    exclaiming = build.describing(sentence="exclamation")
+    sentence, ended, clause, ending, end, answering = build.joints(6)
+    build.text(free, heading, sentence, word="heading")
+    build.text(asked, heading, answering, word="heading")
+    stating.choice(answering, _weighted(words.ANSWERS, ", "), clause, word="answer")
 
     # A statement of one or more clauses.
-    statement, joined = build.joint(), build.joint()
+    statement, joined = build.joints(2)
     build.text(sentence, "", statement, 0.65)
     _clause(stating, topic, statement, ending, capital=True, also_from=clause)
     stating.text(ending, ".", ended, 0.8)
     stating.text(ending, ", ", joined, 0.2)
-    stating.describing(word="conjunction").choice(joined, _weighted(words.CONJUNCTIONS), clause)
+    stating.choice(joined, _weighted(words.CONJUNCTIONS), clause, word="conjunction")
 
     # A question, which ends the speech. Its first word announces the question mark at its end.
-    question, asking = build.joint(), build.joint()
-    questioning.describing(word="question word").choice(
-        sentence, _weighted(words.QUESTION_WORDS, total=0.2), question
-    )
+    question, asking = build.joints(2)
+    question_words = _weighted(words.QUESTION_WORDS, total=0.2)
+    questioning.choice(sentence, question_words, question, word="question word")
     _clause(questioning, topic, question, asking, capital=False)
     questioning.text(asking, "?\n\n", answer)
 
     # An exclamation.
-    called, shouted = build.joint(), build.joint()
-    exclaiming.describing(word="oath").choice(
-        sentence, _weighted(words.OATHS, ", ", total=0.15), called
-    )
+    called, shouted = build.joints(2)
+    exclaiming.choice(sentence, _weighted(words.OATHS, ", ", total=0.15), called, word="oath")
     _noun_phrase(exclaiming, topic, called, shouted)
     exclaiming.text(shouted, "!", ended)
 
@@ -124,33 +121,27 @@ def _clause(
 ) -> None:
     """Subject, verb and perhaps an object. `also_from` is a second beginning of the same clause, in
     lower case."""
-    verbed, object_begins = build.joint(), build.joint()
+    verbed, object_begins = build.joints(2)
     for number, articles, noun_ending, verb_ending in NUMBERS:
         part = build.describing(number=number)
-        described, named, placed, place, acting, verb, stem = (build.joint() for _ in range(7))
+        described, noun, named, placed, place, acting, verb, stem = build.joints(8)
         shares = _weighted(articles, total=1.0)
-        article = part.describing(word="article")
-        article.choice(
-            start,
-            {word.capitalize() if capital else word: w for word, w in shares.items()},
-            described,
-        )
         if also_from is not None:
-            article.choice(also_from, shares, described)
-        noun = build.joint()
-        part.describing(word="adjective").choice(
-            described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun
-        )
+            part.choice(also_from, shares, described, word="article")
+        if capital:
+            shares = {article.capitalize(): share for article, share in shares.items()}
+        part.choice(start, shares, described, word="article")
+        adjectives = {"": 0.7} | _weighted(topic.adjectives, total=0.3)
+        part.choice(described, adjectives, noun, word="adjective")
         _noun(part, topic, noun, noun_ending, named)
         part.text(named, " ", acting, 0.8)
         part.text(named, " ", placed, 0.2)
-        part.describing(word="preposition").choice(placed, _weighted(words.PREPOSITIONS), place)
-        part.describing(word="place").choice(place, _weighted(words.PLACES), acting)
-        part.describing(word="adverb").choice(
-            acting, {"": 0.75} | _weighted(words.ADVERBS, total=0.25), verb
-        )
-        part.describing(word="verb").choice(verb, _weighted(topic.verbs, ""), stem)
-        part.describing(word="verb ending").text(stem, verb_ending, verbed)
+        part.choice(placed, _weighted(words.PREPOSITIONS), place, word="preposition")
+        part.choice(place, _weighted(words.PLACES), acting, word="place")
+        adverbs = {"": 0.75} | _weighted(words.ADVERBS, total=0.25)
+        part.choice(acting, adverbs, verb, word="adverb")
+        part.choice(verb, _weighted(topic.verbs, ""), stem, word="verb")
+        part.text(stem, verb_ending, verbed, word="verb ending")
     build.text(verbed, "", end, 0.35)
     build.text(verbed, " ", object_begins, 0.65)
     _noun_phrase(build, topic, object_begins, end)
@@ -159,15 +150,16 @@ def _clause(
 def _noun_phrase(build: Builder, topic: words.Topic, start: int, end: int) -> None:
     """An article and a noun, singular or plural: an object, or the addressee of an exclamation."""
     for number, articles, noun_ending, _ in NUMBERS:
-        part, noun = build.describing(number=number), build.joint()
-        part.describing(word="article").choice(start, _weighted(articles, total=1.0), noun)
+        part = build.describing(number=number)
+        noun = build.joint()
+        part.choice(start, _weighted(articles, total=1.0), noun, word="article")
         _noun(part, topic, noun, noun_ending, end)
 
 
 def _noun(build: Builder, topic: words.Topic, start: int, ending: str, end: int) -> None:
     stem = build.joint()
-    build.describing(word="noun").choice(start, _weighted(topic.nouns, ""), stem)
-    build.describing(word="noun ending").text(stem, ending, end)
+    build.choice(start, _weighted(topic.nouns, ""), stem, word="noun")
+    build.text(stem, ending, end, word="noun ending")
 
 
 def _weighted(

@@ -19,14 +19,17 @@ ADJECTIVES = ("gbdfn", "zvxw")
 
 ADVERBS = ("nu", "su", "du", "lu", "pu", "hu")
 PLACES = ("Ansk", "Ensk", "Insk", "Onsk", "Unsk")
-SINGULAR_ARTICLES, PLURAL_ARTICLES = ("ta", "ma", "na", "sa"), ("te", "me", "ne", "se")
+SINGULAR_ARTICLES = ("ta", "ma", "na", "sa")
+PLURAL_ARTICLES = ("te", "me", "ne", "se")
 QUESTION_WORDS = ("Zay", "Zo", "Zey", "Zu")
 ANSWERS = ("Ya", "No", "Ye", "So")
 OATHS = ("Ach", "Och", "Fye", "Lo", "Vye")
 CONJUNCTIONS = ("und", "bot", "sin")
 PREPOSITIONS = ("ov", "iv", "uv")
 
-SINGULAR_VERB, PLURAL_VERB, PLURAL_NOUN = "i", "u", "s"
+SINGULAR_VERB = "i"
+PLURAL_VERB = "u"
+PLURAL_NOUN = "s"
 
 
 @dataclass(frozen=True)

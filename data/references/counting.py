@@ -21,7 +21,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
-MAX_SIDE, MAX_TOTAL = 4, 7
+MAX_SIDE = 4
+MAX_TOTAL = 7
 OFFSETS_AT_ONCE = 1_000_000
 
 
@@ -41,7 +42,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     `[n_windows, seq_len]`.
     """
     frequencies = np.bincount(training, minlength=n_chars)
-    ids, positions, truth = windows.ravel(), np.flatnonzero(masked), windows[masked]
+    ids = windows.ravel()
+    positions = np.flatnonzero(masked)
+    truth = ids[positions]
     left, right = _visible_neighbors(masked)
 
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
@@ -50,29 +53,28 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     for size, before in product(range(1, MAX_TOTAL + 1), range(MAX_SIDE + 1)):
         # Contexts grow left and right in turn, left first, then on one side only once the other has
         # no more characters.
-        is_asked = np.minimum(left, np.maximum((size + 1) // 2, size - right)) == before
         after = size - before
+        is_asked = np.minimum(left, np.maximum((size + 1) // 2, size - right)) == before
         asked = np.flatnonzero(alive & is_asked & (after <= right))
         if not len(asked):
             continue
-        contexts, at = np.unique(
-            context_hashes(ids, positions[asked], before, after), return_inverse=True
-        )
+        hashes = context_hashes(ids, positions[asked], before, after)
+        contexts, context = np.unique(hashes, return_inverse=True)
         pairs, pair_counts = _count_pairs(training, before, after, n_chars, contexts)
         context_of_pair = pairs // n_chars
-        totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(
-            np.int64
-        )
-        # different characters in each context
+        # of each context: the characters seen in it, and how many of them are different
+        totals = np.bincount(context_of_pair, pair_counts, len(contexts)).astype(np.int64)
         types = np.bincount(context_of_pair, minlength=len(contexts))
-        found = totals[at] > 0
-        alive[asked[~found]] = False
-        seen, at = asked[found], at[found]
-        of_truth = looked_up(at * n_chars + truth[seen], pairs, pair_counts)
-        probs[seen] = (of_truth + types[at] * probs[seen]) / (totals[at] + types[at])
+        is_seen = totals[context] > 0
+        alive[asked[~is_seen]] = False
+        seen = asked[is_seen]
+        context = context[is_seen]
+        of_truth = looked_up(context * n_chars + truth[seen], pairs, pair_counts)
+        n_types = types[context]
+        probs[seen] = (of_truth + n_types * probs[seen]) / (totals[context] + n_types)
         # the last pair of each context is its most frequent one
         by_count = np.lexsort((pair_counts, context_of_pair))
-        best[seen] = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
+        best[seen] = pairs[by_count[types.cumsum()[context] - 1]] % n_chars
     return Counts(-np.log(probs), best == truth)
 
 
@@ -82,9 +84,10 @@ def _visible_neighbors(masked: Bools) -> tuple[Ints, Ints]:
     rows, columns = masked.nonzero()
     # as is everything outside the window
     hidden = np.pad(masked, ((0, 0), (MAX_SIDE, MAX_SIDE)), constant_values=True)
+    columns += MAX_SIDE
     distances = np.arange(1, MAX_SIDE + 1)
-    left = hidden[rows[:, None], columns[:, None] + MAX_SIDE - distances]
-    right = hidden[rows[:, None], columns[:, None] + MAX_SIDE + distances]
+    left = hidden[rows[:, None], columns[:, None] - distances]
+    right = hidden[rows[:, None], columns[:, None] + distances]
     return (left.cumsum(1) == 0).sum(1), (right.cumsum(1) == 0).sum(1)
 
 
@@ -106,8 +109,8 @@ def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) ->
     """The values of numbers in the sorted array `known`; 0 for others."""
     if not len(known):
         return np.zeros(len(asked), dtype=np.int64)
-    at = np.searchsorted(known, asked).clip(max=len(known) - 1)
-    return np.where(known[at] == asked, values[at], 0)
+    nearest = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    return np.where(known[nearest] == asked, values[nearest], 0)
 
 
 def _count_pairs(
@@ -124,13 +127,11 @@ def _count_pairs(
     for start in range(before, len(training) - after, OFFSETS_AT_ONCE):
         offsets = np.arange(start, min(start + OFFSETS_AT_ONCE, len(training) - after))
         hashes = context_hashes(training, offsets, before, after)
-        at = np.minimum(np.searchsorted(contexts, hashes), len(contexts) - 1)
-        kept = contexts[at] == hashes
-        found, found_counts = np.unique(
-            at[kept] * n_chars + training[offsets[kept]], return_counts=True
-        )
-        pairs, inverse = np.unique(np.concatenate([pairs, found]), return_inverse=True)
-        counts = np.bincount(inverse, weights=np.concatenate([counts, found_counts])).astype(
-            np.int64
-        )
+        nearest = np.searchsorted(contexts, hashes).clip(max=len(contexts) - 1)
+        kept = contexts[nearest] == hashes
+        new = nearest[kept] * n_chars + training[offsets[kept]]
+        new_pairs, new_counts = np.unique(new, return_counts=True)
+        pairs, inverse = np.unique(np.concatenate([pairs, new_pairs]), return_inverse=True)
+        weights = np.concatenate([counts, new_counts])
+        counts = np.bincount(inverse, weights=weights).astype(np.int64)
     return pairs, counts

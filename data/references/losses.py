@@ -1,6 +1,8 @@
 """Reference losses: guessing by frequency, counting, and the Bayes-optimal loss ("floor") if it is
-known. The last two take some seconds and depend on the corpus and the protocol only, so they are
-cached."""
+known.
+
+The last two take some seconds and depend on the corpus and the protocol only, so they are cached.
+"""
 
 import contextlib
 import io
@@ -27,7 +29,10 @@ def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
     if vocabulary.is_characters and vocabulary.unknown_token is None:
         return ""
     losses = "counting and the floor do" if corpus.automaton else "counting does"
-    return f"{losses} not apply to {vocabulary.tokens}{'' if vocabulary.unknown_token is None else ' with [UNK]'}"
+    tokens = vocabulary.tokens
+    if vocabulary.unknown_token is not None:
+        tokens += " with [UNK]"
+    return f"{losses} not apply to {tokens}"
 
 
 def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
@@ -50,11 +55,11 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
     """
     losses = cached_losses(corpus)
     if losses is None:
-        losses = {"counting": _count(corpus)} | (
-            {"floor": _floor(corpus)} if corpus.automaton else {}
-        )
+        losses = {"counting": _count(corpus)}
+        if corpus.automaton:
+            losses["floor"] = _floor(corpus)
         content = io.BytesIO()
-        np.savez(content, **losses)  # type: ignore[arg-type]
+        np.savez(content, **losses)
         # without a cache, the losses are computed again next time
         with contextlib.suppress(OSError):
             write_atomically(_path(corpus), content.getvalue())
@@ -63,11 +68,8 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
 
 def cached_losses(corpus: Corpus) -> dict[str, np.ndarray] | None:
     """The `window_losses` in the cache; None if there are none, or if the file is damaged."""
-    with (
-        contextlib.suppress(OSError, ValueError, EOFError, BadZipFile),
-        np.load(_path(corpus)) as found,
-    ):
-        return dict(found)
+    with contextlib.suppress(OSError, ValueError, EOFError, BadZipFile):
+        return dict(np.load(_path(corpus)))
     return None
 
 
@@ -84,10 +86,11 @@ def _path(corpus: Corpus) -> Path:
 
 def _count(corpus: Corpus) -> np.ndarray:
     vocabulary = Vocabulary(corpus.counts)
-    stored = corpus.stored.tokenized(vocabulary) if corpus.stored else None
-    validation = validation_set(
-        stored.validation.ids if stored else vocabulary.encode(corpus.validation)
-    )
+    if corpus.stored:
+        validation_ids = corpus.stored.tokenized(vocabulary).validation.ids
+    else:
+        validation_ids = vocabulary.encode(corpus.validation)
+    validation = validation_set(validation_ids)
     training = vocabulary.encode(corpus.training).numpy()
     counts = count(
         training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary

@@ -26,10 +26,11 @@ class References:
         """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
-        self._why_not, self._has_floor = why_not, corpus.automaton is not None
-        self._counted = (
-            f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
-        )
+        self._why_not = why_not
+        self._has_floor = corpus.automaton is not None
+        self._counted = ""
+        if corpus.is_sample:
+            self._counted = f", which has read {len(corpus.training):,} characters only"
         self._receiver: Connection | None = None
         if why_not:
             return

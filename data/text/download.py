@@ -12,13 +12,16 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
 
     Raises CorpusError if the server is unreachable, breaks off, or needs more than `seconds`.
     """
-    deadline, content, block = time.monotonic() + seconds, b"", b"-"
+    deadline = time.monotonic() + seconds
+    content = b""
     try:
         with urllib.request.urlopen(url, timeout=seconds) as response:
-            while block and len(content) <= largest and time.monotonic() < deadline:
-                content += (block := response.read1(1 << 16))
-        if block and len(content) <= largest:
-            raise TimeoutError(f"not done after {seconds:g} s")
+            while block := response.read1(1 << 16):
+                content += block
+                if len(content) > largest:
+                    break
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not done after {seconds:g} s")
     # refused, timed out, reset, broken off, not HTTP
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
