@@ -30,7 +30,7 @@ def copy_weights(
     path = run.checkpoints / "best.safetensors"
     config = {key: setting.default for key, setting in SETTINGS.items()}
     config |= config_of(run, say=lambda line: None)
-    weights = load_checkpoint(path, mapped=True).weights
+    weights = load_checkpoint(path).weights
     old = vocabulary_of_run(run, config)
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER

@@ -8,7 +8,6 @@ of the state is JSON in the metadata, beside a hash of everything.
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from runs.errors import InputError
-from runs.files import flush, read_bytes, write_atomically
+from runs.files import flush, write_atomically
 from runs.schema import checked
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
@@ -82,17 +81,18 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
-def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
-    """Read what `Content.save` wrote. With `mapped`, tensors stay in the file until they are used,
-    and must not be used after it is overwritten; replacing it is safe. Raises CheckpointError if it
-    is missing or damaged."""
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Map what `Content.save` wrote: each tensor is read when it is used, and changing it changes no
+    file. Replacing the file meanwhile is safe. Raises CheckpointError if it is missing or damaged."""
+    if not path.is_file():
+        raise CheckpointError(f"cannot read {path} (no such file)")
     try:
-        tensors, metadata = map_file(path) if mapped else _read(path)
+        tensors, metadata = map_file(path)
         text = metadata["state"]
         is_whole = metadata["sha256"] == digest(tensors, text)
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
-    except (SafetensorError, ValueError, LookupError) as error:
+    except (SafetensorError, LookupError) as error:
         raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
     if not is_whole:
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
@@ -103,14 +103,6 @@ def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     checked(state, {}, str(path), CheckpointError)
     weights = {name: each for name, each in tensors.items() if not name.startswith("state/")}
     return Checkpoint(path, weights, state)
-
-
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file, all in memory."""
-    content = read_bytes(path, limit=sys.maxsize)
-    n_bytes = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + n_bytes])
-    return load(content), header["__metadata__"]
 
 
 def map_file(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -147,7 +139,7 @@ def save_last(folder: Path, save: Callable[[Path], None]) -> None:
     new, last, previous = (folder / name for name in NAMES)
     save(new)
     try:
-        load_checkpoint(new, mapped=True)
+        load_checkpoint(new)
     except CheckpointError as error:
         raise OSError(str(error)) from error
     if last.exists():
@@ -161,7 +153,7 @@ def has_checkpoint(folder: Path) -> bool:
     return any((folder / name).exists() for name in NAMES)
 
 
-def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
+def load_last(folder: Path) -> Checkpoint:
     """The latest whole checkpoint. Raises CheckpointError if there is none, with the reason why the
     latest file is not one."""
     if not has_checkpoint(folder):
@@ -170,14 +162,14 @@ def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
     for name in NAMES:
         try:
             if (folder / name).exists():
-                return _load_resumable(folder / name, mapped)
+                return _load_resumable(folder / name)
         except CheckpointError as error:
             reasons.append(error)
     raise reasons[0]
 
 
-def _load_resumable(path: Path, mapped: bool) -> Checkpoint:
-    checkpoint = load_checkpoint(path, mapped)
+def _load_resumable(path: Path) -> Checkpoint:
+    checkpoint = load_checkpoint(path)
     if checkpoint.state.get("format") != FORMAT:
         raise CheckpointError(
             f"{path} does not have format {FORMAT}: resume with the version that trained the run"

@@ -15,7 +15,6 @@ from training.callbacks.recorder import Recorder
 from training.checkpoint import (
     Checkpoint,
     CheckpointError,
-    has_shards,
     load_last,
     put_weights,
 )
@@ -59,8 +58,7 @@ def begin(
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
-    # each process copies its rows
-    checkpoint = load_last(run.checkpoints, mapped=has_shards(trainer.model.parameters()))
+    checkpoint = load_last(run.checkpoints)
     checked(checkpoint.state, STATE, str(checkpoint.path), CheckpointError)
     put_weights(trainer.load_weights, checkpoint)
     try:  # without communication, whose errors are others
