@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,11 @@ def weights(configs: Configs) -> torch.Tensor:
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of every test and of the programs that it starts."""
     (tmp_path / "home").mkdir()
-    variables = {"HOME": str(tmp_path / "home")}  # labml writes there
-    variables["labml_app_url"] = ""  # no dashboard
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # labml writes there
+    monkeypatch.setenv("labml_app_url", "")  # no dashboard
     # no folder that a user chose: `kept_code` sets the variable
-    variables[CACHE_VARIABLE] = default_cache_dir()
-    variables["OMP_NUM_THREADS"] = "1"  # tests run in parallel, one per core
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run in parallel, one per core
     torch.set_num_threads(1)
     torch.set_flush_denormal(False)  # a run sets both
     be_quiet()  # labml prints dozens of lines while it computes configs
@@ -119,21 +118,23 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty cache for every session, because the content of an old one could hide a mistake."""
     # the first one to compile or count something does it for the others
-    folder = of_all_workers(tmp_path_factory)
-    (folder / "cache").mkdir(exist_ok=True)
+    folder = of_all_workers(tmp_path_factory) / "cache"
     with pytest.MonkeyPatch.context() as context:
-        context.setattr("data.corpus.CACHE", folder / "cache")
-        context.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
-        yield folder / "cache"
+        use_cache(folder, context)
+        yield folder
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, also for the programs that it starts."""
-    (tmp_path / "cache").mkdir()
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path / "cache")
-    monkeypatch.setenv("FOLIO_CACHE", str(tmp_path / "cache"))
+    use_cache(tmp_path / "cache", monkeypatch)
     return tmp_path / "cache"
+
+
+def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr("data.corpus.CACHE", folder)
+    monkeypatch.setenv("FOLIO_CACHE", str(folder))  # for the programs that tests start
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -195,11 +196,13 @@ def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str
     with ExitStack() as stack:
 
         def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
-            methods: dict[str, Any] = {f"do_{method}": answer for method in ("GET", "POST", "PUT")}
-            handler = type(
-                "Handler", (BaseHTTPRequestHandler,), methods | {"log_message": lambda *_: None}
-            )
-            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            class Handler(BaseHTTPRequestHandler):
+                do_GET = do_POST = do_PUT = answer
+
+                def log_message(self, *_: object) -> None:
+                    pass
+
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             stack.callback(server.shutdown)
             return f"http://127.0.0.1:{server.server_port}"
@@ -321,7 +324,8 @@ def corpus_file(tmp_path: Path, text_file: Path) -> Path:
 
 def parts(text: str, n: int) -> list[str]:
     """A text in `n` parts that end anywhere."""
-    return [text[i * len(text) // n : (i + 1) * len(text) // n] for i in range(n)]
+    ends = [i * len(text) // n for i in range(n + 1)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 def in_files(folder: Path, text: str, n: int) -> Path:
@@ -405,7 +409,8 @@ def watched(configs: Configs, run: RunFolder) -> Trainer:
 
 def check_same_weights(one: RunFolder, other: RunFolder) -> None:
     """Two runs have the same weights, bit for bit."""
-    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
+    weights = load_weights(one.checkpoints / "last.safetensors")
+    others = load_weights(other.checkpoints / "last.safetensors")
     torch.testing.assert_close(others, weights, rtol=0, atol=0)
 
 
@@ -415,17 +420,23 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
     assert without_times(one) == without_times(other)
 
 
+TIMES = (
+    "seconds",
+    "wall_seconds",
+    "chars_per_second",
+    "share_of_peak",
+    "waiting",
+    "exchanging",
+)
+
+
 def without_times(run: RunFolder) -> list[dict[str, Any]]:
     """The rows of a run without what depends on the speed of the machine."""
-    times = (
-        "seconds",
-        "wall_seconds",
-        "chars_per_second",
-        "share_of_peak",
-        "waiting",
-        "exchanging",
-    )
-    return [{key: value for key, value in row.items() if key not in times} for row in run.metrics()]
+    rows = run.metrics()
+    for row in rows:
+        for key in TIMES:
+            row.pop(key, None)
+    return rows
 
 
 def check_resumes(
@@ -433,9 +444,11 @@ def check_resumes(
 ) -> tuple[Configs, Configs, Configs]:
     """A run that is stopped and resumed ends like one that is not; returns whole, stopped and
     resumed configs."""
-    whole, stopped = train(**keys), train(stop_after=stop_after, **keys)
+    whole = train(**keys)
+    stopped = train(stop_after=stop_after, **keys)
     assert stopped.configs.trainer.step == stop_after
-    run, configs = stopped.run, configs_of(stopped.run.config())
+    run = stopped.run
+    configs = configs_of(run.config())
     trainer = watched(configs, run)
     resume(run, trainer, run.config(), configs.data.loaded)
     trainer.train()

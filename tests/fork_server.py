@@ -38,28 +38,16 @@ PRELOADED = (
     "evaluate",
     "dashboard",
     "board.server",
-    "torch._dynamo",
-    "matplotlib.backends.backend_agg",
-)
-PRELOADED += ("configs.callbacks", "data.masking.strategies", "trained.initial_weights")
-PRELOADED += (
-    "training.compilation",
-    "training.resume",
-    "training.tracking",
-    "trained.fill",
-    "writing.sampler",
-)
-PRELOADED += (
-    "distributed.parallel",
-    "torch.nn.parallel.distributed",
-    "torch.distributed.fsdp",
-)
-PRELOADED += (
+    "configs.callbacks",
     "configs.following",
-    "distributed.interruption",
-    "runs.hardware",
+    "data.masking.strategies",
     "git",
-    "PIL.PngImagePlugin",
+    "matplotlib.backends.backend_agg",
+    "runs.hardware",
+    "torch._dynamo",
+    "trained.fill",
+    "trained.initial_weights",
+    "training.resume",
 )
 
 
@@ -70,16 +58,13 @@ class ForkServer:
         """`home` is the home folder while the modules are imported, which may write there."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
+            number = theirs.fileno()
+            own = {"HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.fork_server", str(number)],
                 cwd=ROOT,
-                env={
-                    **os.environ,
-                    "HOME": str(home),
-                    "OMP_NUM_THREADS": "1",
-                    "OMP_WAIT_POLICY": "passive",
-                },
-                pass_fds=[theirs.fileno()],
+                env=os.environ | own,
+                pass_fds=[number],
             )
 
     def start(
@@ -106,8 +91,9 @@ class ForkServer:
             "arguments": arguments,
             "environment": {**os.environ, **(environment or {})},
             "draws": draws,
+            "input": standard_input,
+            "folder": str(folder),
         }
-        request |= {"input": standard_input, "folder": str(folder)}
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
         for fd in (out_write, err_write, status_write):
             os.close(fd)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from board.page import IS_OFFLINE, MODULES
-from runs.delivery import Delivery
+from runs.delivery import STORED, Delivery, ask
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
 from tests.conftest import config_file, needed, only_run, until
@@ -38,7 +38,8 @@ KEYS = {
 
 def message(row: dict[str, Any], start: int = 0) -> dict[str, Any]:
     """A message with one row, which begins at byte `start` of metrics.jsonl."""
-    text, nothing = json.dumps(row) + "\n", {"from": 0, "to": 0, "text": ""}
+    text = json.dumps(row) + "\n"
+    nothing = {"from": 0, "to": 0, "text": ""}
     piece = {"from": start, "to": start + len(text), "text": text}
     return {"pieces": dict.fromkeys(DELIVERED, nothing) | {METRICS: piece}}
 
@@ -62,9 +63,10 @@ class Dashboard:
         command = ["dashboard.py", "--port", str(self.port), "--db", str(self.database)]
         self.process = self.fork_server.start(command, merged=True)
         line = self.process.stdout.readline()
-        found = re.match(r"dashboard http://127\.0\.0\.1:(\d+)/runs ", line)
-        assert found, line + self.process.stdout.read()
-        self.port = int(found[1])
+        match = re.match(r"dashboard http://127\.0\.0\.1:(\d+)/runs ", line)
+        assert match, line + self.process.stdout.read()
+
+        self.port = int(match[1])
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
         return self
 
@@ -77,10 +79,12 @@ class Dashboard:
 
     def end(self, number: int = signal.SIGINT, seconds: float = 10) -> int:
         """Send a signal and wait for the end. Returns the exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(number)
+        self.send(number)
         return self.process.wait(seconds)
+
+    def says(self, words: str) -> None:
+        """Wait until a line of its output has some words."""
+        until(lambda: any(words in line for line in self.output), 5)
 
     def restart(self, number: int = signal.SIGKILL) -> None:
         self.end(number)
@@ -93,22 +97,31 @@ class Dashboard:
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response)
 
+    def change(self, run: RunFolder, what: str, message: dict[str, Any]) -> None:
+        """Set the knobs of a run, or hide it, as Folio's pages do."""
+        ask(f"{self.url}/api/folio/runs/{run.path.name}/{what}", "PUT", message, 10, {})
+
+    def post(self, run: RunFolder, message: dict[str, Any]) -> dict:
+        """The answer to a message of a run."""
+        return ask(f"{self.url}/api/folio/runs/{run.path.name}", "POST", message, 10, STORED)
+
+    def summary(self, run: RunFolder) -> dict:
+        """The run as Folio's pages list it."""
+        runs = ask(f"{self.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
+        return {entry["uuid"]: entry for entry in runs}[run.path.name]
+
     def listed(self, run: RunFolder) -> dict:
-        """The run's entry in the list of runs."""
-        (entry,) = [
-            entry for entry in self.get("runs/null")["runs"] if entry["run_uuid"] == run.path.name
-        ]
-        return entry
+        """The run's entry in labml's list of runs."""
+        runs = self.get("runs/null")["runs"]
+        return {entry["run_uuid"]: entry for entry in runs}[run.path.name]
 
     def series(self, run: RunFolder) -> dict[str, tuple[list[float], list[float]]]:
-        """Steps and values by name, as the page draws them."""
+        """Steps and values by name, as labml's page draws them."""
         decoded = {}
-        for line in self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})[
-            "series"
-        ]:
-            steps, values = (
-                np.frombuffer(base64.b64decode(line[key]), np.float32) for key in ("step", "value")
-            )
+        content = self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})
+        for line in content["series"]:
+            steps = np.frombuffer(base64.b64decode(line["step"]), np.float32)
+            values = np.frombuffer(base64.b64decode(line["value"]), np.float32)
             decoded[line["name"]] = (steps.tolist(), values.tolist())
         return decoded
 
@@ -134,9 +147,8 @@ def shared_dashboard(
     tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer
 ) -> Iterator[Dashboard]:
     """A dashboard for tests that add runs of their own and change nothing else."""
-    started = Dashboard(
-        tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3", fork_server
-    ).start()
+    folder = tmp_path_factory.mktemp("dashboard")
+    started = Dashboard(folder / "dashboard.sqlite3", fork_server).start()
     yield started
     started.end(signal.SIGKILL)
 
@@ -204,6 +216,7 @@ class Training:
     def check_end(self) -> str:
         """Wait for the end. Returns the output. The run is complete, and the end came in time."""
         assert self.process.wait(120) == 0, "".join(self.lines)
+
         ended = time.time()
         self.reader.join(10)
         assert len(self.run.metrics()) == EVALUATIONS
@@ -233,28 +246,17 @@ def train_beside(
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A real browser."""
-    path = next(
-        (
-            found
-            for name in ("chromium", "google-chrome", "chrome")
-            if (found := shutil.which(name))
-        ),
-        None,
-    )
-    needed(path is not None, "needs a browser: apt-get install chromium")
+    paths = [shutil.which(name) for name in ("chromium", "google-chrome", "chrome")]
+    needed(any(paths), "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    quiet = [
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-    ]
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses its sandbox to root
+    options = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    options += ["--no-first-run", "--disable-gpu"]
+    if os.geteuid() == 0:
+        options.append("--no-sandbox")  # Chromium refuses its sandbox to root
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=path, args=[*quiet, *sandbox, "--disable-gpu"]
-        )
+        path = next(filter(None, paths))
+        started = playwright.chromium.launch(executable_path=path, args=options)
         yield started
         started.close()
 
@@ -309,15 +311,16 @@ def axe(page) -> Callable[[], list[str]]:
     script = MODULES / "axe-core" / "axe.min.js"
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
-    def faults() -> list[str]:
+    def serious_faults() -> list[str]:
         page.evaluate(script.read_text())  # a script element would break the page's policy
-        found = page.evaluate("async () => (await axe.run()).violations")
-        serious = [fault for fault in found if fault["impact"] in ("serious", "critical")]
-        return [
-            f"{fault['id']}: {[node['html'][:120] for node in fault['nodes']]}" for fault in serious
-        ]
+        faults = []
+        for fault in page.evaluate("async () => (await axe.run()).violations"):
+            if fault["impact"] in ("serious", "critical"):
+                elements = [node["html"][:120] for node in fault["nodes"]]
+                faults.append(f"{fault['id']}: {elements}")
+        return faults
 
-    return faults
+    return serious_faults
 
 
 @pytest.fixture

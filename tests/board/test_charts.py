@@ -12,32 +12,18 @@ from tests.board.conftest import LINE, WITHIN, Dashboard, show
 def opened(page, shared_dashboard: Dashboard, make_run):
     """A completed run with stages, references and samples, and its open page."""
     run = make_run(n_rows=0)
-    stages = [
-        {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
-        {"until": 1.0, "seq_len": 64, "masking_prob": 0.15},
-    ]
-    planned = [
-        {"chars": chars, "low": 0.7, "loss": 0.9, "high": 1.1} for chars in (1_500, 4_000, 8_000)
-    ]
-    keys = {
-        "training.stages": stages,
-        "plan.curve": planned,
-        "training.max_steps": 40,
-        "training.learning_rate": 1.0,
-    }
-    run.save_config(run.config() | keys)
+    config = run.config()
+    config["training.stages"][1]["masking_prob"] = 0.15
+    planned = {"low": 0.7, "loss": 0.9, "high": 1.1}
+    config["plan.curve"] = [planned | {"chars": chars} for chars in (1_500, 4_000, 8_000)]
+    config |= {"training.max_steps": 40, "training.learning_rate": 1.0}
+    run.save_config(config)
     run.save_about("mlm", "preset quick", ["training.learning_rate"])
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
     for step in (10, 20, 30, 40):
-        row = {
-            "chars": 100 * step,
-            "seconds": step / 10,
-            "loss.valid": 30 / step,
-            "loss.train": 40 / step,
-        }
-        run.append_metrics(
-            {"step": step, **row, "accuracy.valid": step / 100, "loss.valid_stderr": 0.1}
-        )
+        losses = {"loss.valid": 30 / step, "loss.train": 40 / step, "loss.valid_stderr": 0.1}
+        times = {"step": step, "chars": 100 * step, "seconds": step / 10}
+        run.append_metrics({**times, **losses, "accuracy.valid": step / 100})
         run.append_log(f"step {step:>7,}  loss.valid 1.0")
         run.append_log(f"a \x1b[32m[b]\x1b[0mc\x1b[31m[x!{step // 10}]\x1b[0m")
     run.append_hardware({"step": 10, "time": 1.0, "cpu": 90.0, "cpu_of_run": 80.0})
@@ -49,31 +35,33 @@ def opened(page, shared_dashboard: Dashboard, make_run):
 def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer(opened):
     chart = opened.locator("figure").first
     assert chart.locator("circle").count() == 10  # the last point of the plan is not reached yet
+
     texts = chart.locator("svg text").all_text_contents()
-    assert {
-        "32 long, 30% masked",
-        "64 long, 15% masked",
-        "counting 1.179",
-        "valid 0.750",
-        "planned 0.900",
-    } <= {*texts}
+    labels = {"counting 1.179", "valid 0.750", "planned 0.900"}
+    assert {"32 long, 30% masked", "64 long, 15% masked", *labels} <= {*texts}
     assert chart.locator(".reference").count() == 2  # uniform would squeeze the curves
+
     (boundary,) = chart.locator(".stage").all()
     second = chart.locator("circle").nth(1)  # the stage ends at half of the steps
     assert float(boundary.get_attribute("x1")) == pytest.approx(float(second.get_attribute("cx")))
+
     second.hover()
     values = ["seconds of training 2", "train 2.000", "valid 1.500", "planned 0.900 at 1.5"]
     assert chart.locator(".tip").inner_text().splitlines() == values
+
     chart.locator("> svg").focus()
     opened.keyboard.press("ArrowRight")
     assert chart.locator(".tip").inner_text().splitlines()[0] == "seconds of training 3"
+
     opened.select_option("#x", "chars")
     opened.check("#xlog")
     assert "1,000" in chart.locator("svg text").all_text_contents()
     assert "NaN" not in chart.inner_html()  # the first stage begins at 0, which has no logarithm
+
     opened.reload()  # the address has the axis
     opened.wait_for_selector(LINE)
     assert opened.input_value("#x") == "chars"
+
     titles = opened.locator("figcaption > span:first-child").all_inner_texts()
     assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
 
@@ -83,23 +71,26 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     assert "below counting\n0.429" in [text.replace("\n\n", "\n") for text in figures]
     assert opened.locator(".sample").inner_text() == "a bcx4"
     assert opened.locator(".sample .right").all_inner_texts() == ["b"]
+
     opened.locator("#evaluation").press("Home")
     assert opened.locator(".sample s").all_inner_texts() == ["1"]
     assert opened.locator("output").inner_text() == "after step 10"
+
     keys = opened.locator("section:has-text('Keys, yours first') tbody").first
     assert keys.inner_text() == "training.learning_rate\t1"
+
     opened.click("summary")
     body = opened.inner_text("body")
     assert "training.stages" in body
     assert "masking.masking_prob" not in body  # all stages have their own
+
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as CSV']")
     lines = saved.value.path().read_text().splitlines()
-    assert lines[:2] == [
-        'series,seconds of training,"Loss, nats per masked character",low,high',
-        "train,1,4,,",
-    ]
+    assert lines[0] == 'series,seconds of training,"Loss, nats per masked character",low,high'
+    assert lines[1] == "train,1,4,,"
     assert "valid,1,3,2.9,3.1" in lines
+
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as SVG']")
     drawing = saved.value.path().read_text()
@@ -136,23 +127,19 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
 def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
     page, shared_dashboard: Dashboard, make_run
 ):
-    run, _ = [
-        shared_dashboard.receive(make_run(f"{end}{secrets.token_hex(8)}"))
-        for end in ("0ddba111", "0ddba112")
-    ]
+    run = shared_dashboard.receive(make_run(f"0ddba111{secrets.token_hex(8)}"))
+    shared_dashboard.receive(make_run(f"0ddba112{secrets.token_hex(8)}"))
     show(page, f"{shared_dashboard.url}/run/0ddba111")
     assert page.url == run.page
-    for unknown, line in (
-        ("feedface", "no runs of the dashboard begin"),
-        ("0ddba11", "2 runs of the dashboard begin"),
-    ):
+
+    for n, unknown in (("No", "feedface"), ("2", "0ddba11")):
         answer = page.goto(f"{shared_dashboard.url}/run/{unknown}")
-        assert (answer.status, answer.text()) == (404, f"{line} with '{unknown}'\n")
+        line = f"{n.lower()} runs of the dashboard begin with '{unknown}'\n"
+        assert (answer.status, answer.text()) == (404, line)
+
         page.goto(f"{shared_dashboard.url}/try?run={unknown}")
-        n = {"feedface": "No", "0ddba11": "2"}[unknown]
-        page.wait_for_selector(
-            f"[role=alert]:text-is('{n} evaluated runs begin with {unknown}: choose one.')"
-        )
+        line = f"{n} evaluated runs begin with {unknown}: choose one."
+        page.wait_for_selector(f"[role=alert]:text-is('{line}')")
         assert page.input_value("#run") == ""
 
 

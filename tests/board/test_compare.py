@@ -9,7 +9,6 @@ import pytest
 
 from board.comparison import MAX_POINTS, with_rows
 from board.run_records import RECORDS
-from runs.delivery import STORED, ask
 from runs.schema import METRICS
 from tests.board.conftest import LINE, WITHIN, Dashboard, message, show
 
@@ -20,34 +19,36 @@ def cells(page, column: int) -> list[str]:
 
 def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Dashboard, make_run):
     runs = [make_run() for _ in range(3)]
-    for i, (seed, run) in enumerate(zip((0, 1, 10), runs, strict=True)):
+    for seed, loss, run in zip((0, 1, 10), (0.5, 0.6, 0.7), runs, strict=True):
         run.save_config(run.config() | {"seed": seed})
-        run.append_metrics(
-            {"step": 40, "seconds": 20.0, "loss.valid": 0.5 + i / 10, "accuracy.valid": 0.5}
-        )
+        row = {"step": 40, "seconds": 20.0, "loss.valid": loss, "accuracy.valid": 0.5}
+        run.append_metrics(row)
         run.save_status("completed")
         dashboard.receive(run)
     show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
+
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
-    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == (
-        "50.0%",
-        "20 s",
-        ["0", "1", "10"],
-    )
+    assert cells(page, 4)[0] == "50.0%"
+    assert cells(page, 5)[0] == "20 s"
+    assert cells(page, 6) == ["0", "1", "10"]
+
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
+
     page.fill("#filter", "quick seed=1")
     assert cells(page, 6) == ["1"]
-    assert (
-        page.get_attribute("text=compare these", "href") == f"/compare?run={runs[1].path.name[:12]}"
-    )
-    page.click(f"button[aria-label*='Hide'][aria-label$='{runs[1].path.name[:6]}']")
+
+    uuid = runs[1].path.name
+    assert page.get_attribute("text=compare these", "href") == f"/compare?run={uuid[:12]}"
+
+    page.click(f"button[aria-label*='Hide'][aria-label$='{uuid[:6]}']")
     page.wait_for_selector("text=0 of 3 runs", timeout=WITHIN)
     page.reload()  # the address has the filter, the server knows the hidden run
     page.check("#hidden")
     assert cells(page, 6) == ["1"]
+
     asked: list[str] = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Delete')")
@@ -69,28 +70,32 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
         dashboard.receive(run)
     show(page, f"{dashboard.url}/compare")
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
-    ticks = [
-        float(text)
-        for text in page.locator("svg text").all_text_contents()
-        if text.replace(".", "").isdecimal()
-    ]
+
+    texts = page.locator("svg text").all_text_contents()
+    ticks = [float(text) for text in texts if text.replace(".", "").isdecimal()]
     assert max(ticks) < 20
-    assert "1 point above" in page.locator("svg text").all_text_contents()
+    assert "1 point above" in texts
+
     table = page.locator("section:has-text('Keys that differ')")
     assert "masking.masking_prob\t" in table.inner_text()
     # from the newest run
     assert table.locator("td:has-text('0.700')").inner_text() == "0.700 (−999999.300)"
+
     page.uncheck(f".runs li[data-run='{runs[2].path.name}'] input")
     assert page.locator(LINE).count() == 2
+
     page.select_option("#x", "chars")
     page.reload()  # the address has the axis and the selection
     page.wait_for_selector(LINE)
     assert (page.locator(LINE).count(), page.input_value("#x")) == (2, "chars")
+
     page.click("button:text-is('None')")
     assert page.locator(LINE).count() == 0
+
     page.fill("#filter", runs[0].path.name)
     page.click("button:text-is('All')")
     assert page.locator(LINE).count() == 1
+
     new = make_run()
     dashboard.receive(new)
     page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
@@ -122,6 +127,7 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     for _ in range(2):  # from the end, at 3 seconds
         page.keyboard.press("ArrowLeft")
     assert page.locator(".tip b").inner_text() == "seconds of training 2"
+
     values = page.locator(".tip div").all_inner_texts()
     assert len(values) == 2
     assert any(re.search(r" at [13]$", value) for value in values)
@@ -130,13 +136,11 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
 def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(
     page, shared_dashboard: Dashboard, make_run
 ):
-    runs = [
-        make_run(n_rows=n, **{"loss.valid": loss})
-        for n, loss in ((MAX_POINTS + 2, 1.0), (300, 2.0))
-    ]
-    for run in runs:
-        shared_dashboard.receive(run)
-    show(page, f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
+    long = make_run(n_rows=MAX_POINTS + 2, **{"loss.valid": 1.0})
+    short = make_run(n_rows=300, **{"loss.valid": 2.0})
+    shared_dashboard.receive(long)
+    shared_dashboard.receive(short)
+    show(page, f"{shared_dashboard.url}/compare?run={long.path.name}&run={short.path.name}")
     heights = re.findall(r",([\d.]+)", page.locator(LINE).get_attribute("d"))
     assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
 
@@ -152,8 +156,10 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
         dashboard.receive(run)
     show(page, f"{dashboard.url}/compare")
     assert page.locator("figure").count() == page.locator(LINE).count() == 3
+
     titles = page.locator("figcaption > span:first-child").all_inner_texts()
     assert "play, bpe:256, loss.valid, nats per masked token" in titles
+
     page.select_option("#y", "loss.valid_per_character")
     assert (page.locator("figure").count(), page.locator(LINE).count()) == (1, 3)
 
@@ -176,20 +182,14 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(
 ):
     run = make_run()
     shared_dashboard.receive(run)
-    url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     stored = run.metrics_path.stat().st_size
-    for i, wrong in enumerate(("oops", [[1]], None, 10**200)):
-        row = {"step": 40 + i, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
-        before, stored = (
-            stored,
-            ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS],
-        )
+    for step, wrong in enumerate(("oops", [[1]], None, 10**200), start=40):
+        row = {"step": step, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
+        before = stored
+        stored = shared_dashboard.post(run, message(row, stored))["stored"][METRICS]
         assert stored > before
-    show(
-        page,
-        f"{shared_dashboard.url}/compare?run={run.path.name}",
-        f".runs li[data-run='{run.path.name}']",
-    )
+    uuid = run.path.name
+    show(page, f"{shared_dashboard.url}/compare?run={uuid}", f".runs li[data-run='{uuid}']")
     page.wait_for_selector(LINE)
     assert page.locator("#absent").count() == 0
 
@@ -202,6 +202,7 @@ def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
     named = "[role=alert]:text-is('No run begins with feedface.')"
     show(page, f"{dashboard.url}/compare?run=feedface&run={run.path.name[:6]}", named)
     assert page.locator(LINE).count() == 1
+
     page.click("button:text-is('None')")
     assert page.inner_text("[role=alert]") == ""
     assert not page.is_visible("text=Keys that differ")
@@ -219,7 +220,6 @@ def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
         connection.commit()
     dashboard.start()
     dashboard.receive(run)
-    (listed,) = ask(f"{dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
-    assert (
-        listed["curve"]["loss.valid"] == dashboard.series(run)["loss.valid"][1] == [3.0, 1.5, 1.0]
-    )
+    losses = [3.0, 1.5, 1.0]
+    assert dashboard.summary(run)["curve"]["loss.valid"] == losses
+    assert dashboard.series(run)["loss.valid"][1] == losses

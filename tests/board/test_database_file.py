@@ -34,6 +34,7 @@ def test_a_log_of_another_program_is_refused_with_its_file(tmp_path):
         "connection.commit()",
     )
     assert tmp_path / "other.sqlite3-wal" in contents(path)
+
     check_is_refused(path, "not a dashboard's database")
 
 
@@ -49,6 +50,7 @@ def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
     )
     store = Store(path)
     assert store.get("n", "key") == "old"
+
     store.close()
     assert not Path(f"{path}-wal").exists()
 
@@ -64,6 +66,7 @@ def test_a_kill_within_a_transaction_leaves_what_was_stored_before(tmp_path):
         "[store.put('n', str(i), 'new' * 100) for i in range(100)]",
     )
     assert Path(f"{path}-journal").stat().st_size > 0
+
     store = Store(path)
     assert {store.get("n", str(i)) for i in range(100)} == {"old" * 100}
 
@@ -86,7 +89,7 @@ def contents(path: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in path.parent.glob(f"{path.name}*")}
 
 
-def check_is_refused(path, reason):
+def check_is_refused(path: Path, reason: str) -> None:
     before = contents(path)
     with pytest.raises(StoreError, match=reason):
         Store(path)
@@ -101,6 +104,7 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
         check_is_refused(path, "another dashboard uses it")
     store.put("n", "key", "old")
     assert not store.reopened()
+
     path.unlink()
     if how == "replaced":
         new = Store(other)
@@ -110,8 +114,10 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
     elif how == "deleted with its folder":
         shutil.rmtree(path.parent)
     assert store.reopened()
+
     check_is_refused(path, "another dashboard uses it")
     assert store.get("n", "key") == ("new" if how == "replaced" else None)
+
     store.put("n", "more", "1")
     store.close()
     assert Store(path).get("n", "more") == "1"

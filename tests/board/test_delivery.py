@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import dashboard as command
-from runs.delivery import STORED, Delivery, RefusedError, Uploader, ask
+from runs.delivery import Delivery, RefusedError, Uploader
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
-from tests.board.conftest import message, show
+from tests.board.conftest import message
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`
 
@@ -34,14 +34,15 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
         entry = shared_dashboard.listed(run)
     assert (entry["name"], entry["comment"]) == ("mlm, play", "preset quick seed=1")
     assert entry["run_status"]["status"] == "in progress"
-    configs = {
-        config["key"]: config for config in shared_dashboard.get(f"run/{run.path.name}")["configs"]
-    }
+
+    listed = shared_dashboard.get(f"run/{run.path.name}")["configs"]
+    configs = {config["key"]: config for config in listed}
     assert configs["seed"]["value"] == 1
     assert configs["seed"]["is_explicitly_specified"]
     assert not configs["masking.masking_prob"]["is_explicitly_specified"]
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
     assert "corpus" not in shared_dashboard.series(run)
+
     log = shared_dashboard.get(f"logs/std_logger/{run.path.name}", {"page": -2})["pages"]
     assert "".join(log.values()) == "a line for people, with an é\n"
 
@@ -56,6 +57,7 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     assert not first.send(10)
     assert shared_dashboard.receive(run).n_evaluations() == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
+
     rows = run.metrics_path.read_text().splitlines(keepends=True)
     run.metrics_path.write_text("".join(rows[:2]))
     shared_dashboard.receive(run)
@@ -80,34 +82,27 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     uuid = run.path.name
     with run.locked():
         shared_dashboard.receive(run)
-        ask(
-            f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs",
-            "PUT",
-            {"learning_rate_factor": 0.5},
-            10,
-            {},
-        )
+        shared_dashboard.change(run, "knobs", {"learning_rate_factor": 0.5})
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
     delivery = shared_dashboard.receive(run)
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": None}
+
     data = shared_dashboard.get(f"run/{uuid}")
     assert data["name"] == "my name for it"
     assert "changed by hand" in data["comment"]
-    listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
-    assert [entry["changes"] for entry in listed if entry["uuid"] == uuid] == ["(changed by hand)"]
+    assert shared_dashboard.summary(run)["changes"] == "(changed by hand)"
 
 
 def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run):
     run = make_run(n_rows=0)
-    url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     shared_dashboard.receive(run)
     row = message({"step": 1, "loss.valid": 2.0})
     with pytest.raises(RefusedError, match="status is wrong"):
-        ask(url, "POST", row | {"status": {"status": "asleep"}}, 10, STORED)
+        shared_dashboard.post(run, row | {"status": {"status": "asleep"}})
     assert "loss.valid" not in shared_dashboard.series(run)
-    assert ask(url, "POST", row, 10, STORED)["stored"][METRICS] > 0
+    assert shared_dashboard.post(run, row)["stored"][METRICS] > 0
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
 
 
@@ -116,9 +111,8 @@ def test_keys_that_a_page_draws_are_checked(shared_dashboard, make_run, key, val
     run = make_run()
     about = run.about()
     about["configs"][key] = value
-    url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     with pytest.raises(RefusedError, match="about is wrong"):
-        ask(url, "POST", message({"step": 1}) | {"about": about}, 10, STORED)
+        shared_dashboard.post(run, message({"step": 1}) | {"about": about})
 
 
 def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_run):
@@ -126,10 +120,7 @@ def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_
     with open(run.log_path, "ab") as file:
         file.write("no newline, and half an é".encode()[:-1])
     delivery = Delivery(run, shared_dashboard.url)
-    n_sent = 0
-    while delivery.send(10):
-        n_sent += 1
-        assert n_sent < 5
+    assert not all(delivery.send(10) for _ in range(5))
     assert delivery.stored[LOG] == run.log_path.stat().st_size
 
 
@@ -145,6 +136,7 @@ def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(
         (make_run(uuid).path / name).write_text(content)
     run = make_run()
     assert run_command(["--import", "all"]) == 1
+
     errors = capsys.readouterr().err
     assert errors.count("left out: ") == errors.count("\n") == 4
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
@@ -177,6 +169,7 @@ def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(
     run.save_status("crashed", "the loss is nan in training at step 40")
     shared_dashboard.receive(run)
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
+
     entry = shared_dashboard.listed(run)
     assert entry["run_status"]["status"] == "crashed"
     assert entry["comment"].startswith("failed: the loss is nan in training at step 40")
@@ -196,36 +189,33 @@ def test_a_run_that_was_missed_is_imported(shared_dashboard, make_run, run_comma
 def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_path, refusal, words):
     make_run()
     line = refusal(command.main, *words, "--port", 1, "--logs", tmp_path / "logs")
-    assert (
-        "no dashboard at http://127.0.0.1:1 (Connection refused): start one with make dashboard"
-        in line
-    )
+    assert "no dashboard at http://127.0.0.1:1 (Connection refused)" in line
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "last", "learning_rate_factor=2"], "no run 'last'"),
-        (["--import", "all"], "has no runs yet; python experiment.py makes one"),
-        (["--set", "last"], "knobs need --set RUN knob=value"),
-        (["learning_rate_factor=2"], "knobs need --set RUN knob=value"),
-        (["--import", "last", "--set", "last", "learning_rate_factor=2"], "not allowed with"),
-        (["--db", "other.sqlite3", "--import", "last"], "not allowed with"),
-        (["--set", "last", "learning_rate_factor=2", "--db", "other.sqlite3"], "not allowed with"),
-        (["--port", "65536"], "65536 is out of range"),
-        (["--db", "/dev/null/database"], "cannot use /dev/null/database as the database"),
+        ("--set last learning_rate_factor=2", "no run 'last'"),
+        ("--import all", "no runs yet"),
+        ("--set last", "knobs need --set RUN knob=value"),
+        ("learning_rate_factor=2", "knobs need --set RUN knob=value"),
+        ("--import last --set last learning_rate_factor=2", "not allowed with"),
+        ("--db other.sqlite3 --import last", "not allowed with"),
+        ("--set last learning_rate_factor=2 --db other.sqlite3", "not allowed with"),
+        ("--port 65536", "65536 is out of range"),
+        ("--db /dev/null/database", "/dev/null/database"),
     ],
 )
 def test_a_wrong_command_line_is_refused_with_one_line(tmp_path, refusal, words, message):
-    assert message in refusal(command.main, "--port", "0", "--logs", tmp_path, *words)
+    assert message in refusal(command.main, "--port", "0", "--logs", tmp_path, *words.split())
 
 
-def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, make_run, browser):
+def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, make_run):
     """Meanwhile metrics.jsonl keeps every point; the page's series covers the range and ends at the
     last point."""
     runs = [make_run(n_rows=0) for _ in range(2)]
     uploaders = [Uploader(Delivery(run, shared_dashboard.url), print) for run in runs]
-    n = 8_000
+    n = 4_000
 
     def stream(run: RunFolder, uploader: Uploader) -> None:
         uploader.start()
@@ -236,24 +226,20 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
     with ThreadPoolExecutor() as threads:
         list(threads.map(stream, runs, uploaders))
     assert [uploader.end(120) for uploader in uploaders] == [None, None]
+
     for run in runs:
         rows = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
         assert [row["step"] for row in rows] == list(range(1, n + 1))
+
         lines = shared_dashboard.series(run)
-        for name, last in (
-            ("loss.valid", 1 + 1 / n),
-            ("loss.train", 1 + 2 / n),
-            ("learning_rate", 0.0),
-        ):
+        last = {"loss.valid": 1 + 1 / n, "loss.train": 1 + 2 / n, "learning_rate": 0.0}
+        for name, value in last.items():
             steps, values = lines[name]
             assert 100 < len(steps) <= 1_100
             assert steps == sorted(steps)
             assert steps[0] < 0.01 * n
             assert steps[-1] == n
-            assert values[-1] == pytest.approx(last)
-    page = browser.new_page()
-    show(page, uploaders[0].delivery.page)
-    page.close()
+            assert values[-1] == pytest.approx(value)
 
 
 def test_knobs_are_set_within_their_bounds_and_reach_the_run(
@@ -267,20 +253,13 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
         assert run_command(["--set", uuid, "learning_rate_factor=0.5"]) == 0
         # what was set before stays set
         assert run_command(["--set", uuid, "masking_prob=0.3"]) == 0
+
         delivery.send(10)
         assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-        assert "must be a number from 0.05 to 1" in refusal(
-            run_command, "--set", uuid, "masking_prob=1.5"
-        )
+        assert "from 0.05 to 1" in refusal(run_command, "--set", uuid, "masking_prob=1.5")
         # the server does not trust its clients
-        with pytest.raises(RefusedError, match=r"a number from 0\.01 to 10"):
-            ask(
-                f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs",
-                "PUT",
-                {"learning_rate_factor": 100},
-                10,
-                {},
-            )
+        with pytest.raises(RefusedError, match=r"from 0\.01 to 10"):
+            shared_dashboard.change(run, "knobs", {"learning_rate_factor": 100})
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
@@ -288,20 +267,19 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
 
 def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, make_run, run_command):
     run = make_run()
-    run.append_event(
-        {"event": "changed by hand", "step": 30, "after": {"learning_rate_factor": 0.5}}
-    )
+    after = {"learning_rate_factor": 0.5}
+    run.append_event({"event": "changed by hand", "step": 30, "after": after})
     with run.locked():
         delivery = shared_dashboard.receive(run)
         assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0
+
         delivery.send(10)
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
 
 def test_a_message_about_hiding_a_run_changes_nothing_else(shared_dashboard, make_run):
-    address = f"{shared_dashboard.url}/api/folio/runs"
-    uuid = shared_dashboard.receive(make_run()).run.path.name
-    ask(f"{address}/{uuid}/hidden", "PUT", {"hidden": True, "about": 3}, 10, {})
-    (found,) = [each for each in ask(address, "GET", {}, 10, {})["runs"] if each["uuid"] == uuid]
-    assert found["hidden"]
-    assert found["preset"] == "quick"
+    run = shared_dashboard.receive(make_run()).run
+    shared_dashboard.change(run, "hidden", {"hidden": True, "about": 3})
+    summary = shared_dashboard.summary(run)
+    assert summary["hidden"]
+    assert summary["preset"] == "quick"

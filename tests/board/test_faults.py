@@ -4,7 +4,6 @@ import contextlib
 import sqlite3
 
 from tests.board.conftest import Dashboard
-from tests.conftest import until
 
 SECONDS_TO_NOTICE = 5
 
@@ -15,10 +14,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
         delivery = dashboard.receive(run)
         dashboard.database.unlink()
         delivery.send(10)  # at once: the dashboard looks before it answers
-        until(
-            lambda: any("was deleted or replaced" in line for line in dashboard.output),
-            SECONDS_TO_NOTICE,
-        )
+        dashboard.says("was deleted or replaced")
         while delivery.send(10):
             pass
         assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
@@ -36,10 +32,7 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     second.end()
     dashboard.receive(run)
     second.database.rename(dashboard.database)
-    until(
-        lambda: any("was deleted or replaced" in line for line in dashboard.output),
-        SECONDS_TO_NOTICE,
-    )
+    dashboard.says("was deleted or replaced")
     assert [entry["run_uuid"] for entry in dashboard.get("runs/null")["runs"]] == [other.path.name]
 
 
@@ -51,5 +44,5 @@ def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(
         connection.commit()
     content = (tmp_path / "letters.sqlite3").rename(dashboard.database).read_bytes()
     assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
-    until(lambda: any("it is not a dashboard's database" in line for line in dashboard.output))
+    dashboard.says("it is not a dashboard's database")
     assert dashboard.database.read_bytes() == content

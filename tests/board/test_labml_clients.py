@@ -29,38 +29,32 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
     url = shared_dashboard.url
     # As an argument, or in the environment, which names no other dashboard: the script's argument
     # and its environment.
-    ways = {
-        "app_url": (f', app_url="{url}/api/v1/default"', {}),
-        "labml_app_url": ("", {"labml_app_url": url}),
-    }
-    others = {name: value for name, value in os.environ.items() if name != "labml_app_url"}
+    arguments = {"app_url": f', app_url="{url}/api/v1/default"', "labml_app_url": ""}
 
     def run(comment: str) -> None:
-        folder, (argument, environment) = tmp_path / comment, ways[comment]
+        folder = tmp_path / comment
         folder.mkdir()
-        (folder / "train.py").write_text(SCRIPT.format(comment=comment, argument=argument))
-        environment = {**others, "HOME": str(folder), "BROWSER": "true", **environment}
-        command = [sys.executable, "train.py"]
+        script = SCRIPT.format(comment=comment, argument=arguments[comment])
+        environment = os.environ | {"HOME": str(folder), "BROWSER": "true"}
+        del environment["labml_app_url"]
+        if comment == "labml_app_url":
+            environment["labml_app_url"] = url
+        command = [sys.executable, "-c", script]
         finished = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
         )
         assert finished.returncode == 0, finished.stdout + finished.stderr
 
     with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
-        list(threads.map(run, ways))
-    found = {entry["comment"]: entry for entry in shared_dashboard.get("runs/null")["runs"]}
-    for comment in ways:
-        assert found[comment]["run_status"]["status"] == "completed"
-        page.wait_for_selector(
-            f'a.list-item[href="/run/{found[comment]["run_uuid"]}"]', timeout=20_000
-        )
-    for comment in ways:
-        # Leads to labml's page.
-        show(
-            page,
-            f"{shared_dashboard.url}/run/{found[comment]['run_uuid']}",
-            "svg#chart path.smoothed-line",
-        )
+        list(threads.map(run, arguments))
+    listed = {entry["comment"]: entry for entry in shared_dashboard.get("runs/null")["runs"]}
+    addresses = [f"/run/{listed[comment]['run_uuid']}" for comment in arguments]
+    for comment, address in zip(arguments, addresses, strict=True):
+        assert listed[comment]["run_status"]["status"] == "completed"
+
+        page.wait_for_selector(f'a.list-item[href="{address}"]', timeout=20_000)
+    for address in addresses:  # of labml's page
+        show(page, url + address, "svg#chart path.smoothed-line")
 
 
 def posted(dashboard: Dashboard, path: str, content: object) -> int:
@@ -69,17 +63,12 @@ def posted(dashboard: Dashboard, path: str, content: object) -> int:
 
 
 WRONG_MESSAGES = [
-    *(
-        {key: 5}
-        for key in (
-            "name",
-            "configs",
-            "favourite_configs",
-            "favorite_configs",
-            "repo_remotes",
-            "stdout",
-        )
-    ),
+    {"name": 5},
+    {"configs": 5},
+    {"favourite_configs": 5},
+    {"favorite_configs": 5},
+    {"repo_remotes": 5},
+    {"stdout": 5},
     {"comment": ["a"]},
     {"tags": [1]},
     {"configs": {"seed": {"name": 1, "computed": 1}}},
@@ -100,29 +89,27 @@ def test_messages_that_would_break_the_page_are_refused(
 ):
     run = make_run()
     shared_dashboard.receive(run)
-    paths = (
-        f"default/track?run_uuid={run.path.name}",
-        f"run/{run.path.name}",
-        f"session/{run.path.name}",
-    )
+    uuid = run.path.name
+    paths = (f"default/track?run_uuid={uuid}", f"run/{uuid}", f"session/{uuid}")
     for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert posted(shared_dashboard, path, message) == 400, message
-    show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{run.path.name}"]')
+    show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{uuid}"]')
 
 
 def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):
-    names, uuid = [f"series {i}" for i in range(300)], "a" * 16
+    names = [f"series {i}" for i in range(300)]
+    uuid = "a" * 16
+    path = f"default/track?run_uuid={uuid}&labml_version=0.5.3"
 
     def track(some: list[str]) -> int:
-        content = {"track": {name: {"step": [1], "value": [1.0]} for name in some}}
-        return posted(
-            shared_dashboard, f"default/track?run_uuid={uuid}&labml_version=0.5.3", content
-        )
+        series = {name: {"step": [1], "value": [1.0]} for name in some}
+        return posted(shared_dashboard, path, {"track": series})
 
     with ThreadPoolExecutor() as threads:  # labml-app answers after three seconds
         assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
     assert len(listed) == MAX_SERIES
+
     run = make_run(**dict.fromkeys(names, 1.0))
     with pytest.raises(Exception, match=f"more than {MAX_SERIES} series"):
         shared_dashboard.receive(run)

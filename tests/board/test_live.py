@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.delivery import RefusedError, ask
+from runs.delivery import RefusedError
 from tests.board.conftest import LINE, WITHIN, Dashboard, grown, shape, show
 
 
@@ -20,15 +20,10 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         show(page, delivery.page, ".state.in-progress")
         drawn = shape(page)
         assert drawn == ""
+
         for step in (10, 20):
-            run.append_metrics(
-                {
-                    "step": step,
-                    "seconds": 0.1 * step,
-                    "loss.valid": 30.0 / step,
-                    "loss.train": 40.0 / step,
-                }
-            )
+            losses = {"loss.valid": 30.0 / step, "loss.train": 40.0 / step}
+            run.append_metrics({"step": step, "seconds": 0.1 * step, **losses})
             delivery.send()
             drawn = grown(page, drawn)
         run.save_status("interrupted")
@@ -36,6 +31,7 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         page.wait_for_selector(".state.interrupted", timeout=WITHIN)
         page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
     assert page.outside == []
+
     show(page, delivery.page)  # opened again: the run has ended, and is then resumed
     page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
@@ -63,9 +59,8 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
     run, delivery = live
     uuid = run.path.name
     focused = "() => document.activeElement.id"
-    for step, (path, name) in enumerate(
-        (("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}"))
-    ):
+    places = [("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}")]
+    for step, (path, name) in enumerate(places):
         page.goto(f"{shared_dashboard.url}/{path}")
         page.locator(f"[id='{name}']").focus()
         page.evaluate("() => document.activeElement.isOld = true")
@@ -90,6 +85,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     delivery.send()
     page.wait_for_function("() => looks >= 3")  # two more, each of which would have asked
     assert asked == []
+
     page.evaluate("delete document.hidden")
     grown(page, drawn)
 
@@ -105,17 +101,12 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
     for _ in range(2):
         page.wait_for_selector(".state.dead", timeout=15_000)
         status = dashboard.get(f"run/status/{uuid}")
-        for found in (status, dashboard.listed(training.run)):
-            assert found["run_status"]["status"] == "no response"  # in labml's words
+        for shown in (status, dashboard.listed(training.run)):
+            assert shown["run_status"]["status"] == "no response"  # in labml's words
         assert killed - 5 < status["last_updated_time"] <= killed
         with pytest.raises(RefusedError, match="this run is dead"):
-            ask(
-                f"{dashboard.url}/api/folio/runs/{uuid}/knobs",
-                "PUT",
-                {"learning_rate_factor": 0.5},
-                10,
-                {},
-            )
+            dashboard.change(training.run, "knobs", {"learning_rate_factor": 0.5})
+
         dashboard.receive(training.run)  # as --import does
 
 
@@ -124,6 +115,7 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     page.wait_for_selector("#knobs")
     assert axe() == []
     assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
+
     factor, rate = "[name=learning_rate_factor]", "[name=masking_prob]"
     page.fill(factor, "0.5")
     page.fill(rate, "0.3")
@@ -131,15 +123,14 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
     delivery.send()
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+
     run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
     delivery.send()
     page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
     for wrong in ("99", ""):
         page.fill(factor, wrong)
         page.click("#knobs button")
-        page.wait_for_selector(
-            f"text=learning_rate_factor={wrong}: it must be a number from 0.01 to 10"
-        )
+        page.wait_for_selector(f"text=learning_rate_factor={wrong}: it must be a number from")
     page.fill(factor, "0.5")
     page.fill(rate, "none of these")
     page.click("#knobs button")
@@ -189,6 +180,7 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(
     output = training.check_end()
     assert output.count(f"dashboard {dashboard.url}/run/{training.run.path.name}") == 1
     assert "not on the dashboard" not in output
+
     page.wait_for_selector(".state.completed")
     grown(page, before)
     page.click("summary")
@@ -206,9 +198,8 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(
 
 def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
     run = make_run()
-    run.append_log(
-        "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
-    )
+    code = "document.title='broken in'"
+    run.append_log(f'<img src=x onerror="{code}"><script>{code}</script>')
     delivery = shared_dashboard.receive(run)
     for path in ("", "?labml", "/logger"):
         show(page, f"{delivery.page}{path}", "text=a line for people")

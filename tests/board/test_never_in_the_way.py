@@ -26,16 +26,14 @@ def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside):
 def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, train_beside, number):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations()
-    dashboard.send(number) if number == signal.SIGSTOP else dashboard.end(number)
+    dashboard.send(number)
     training.go_on()
     output = training.check_end()
     assert len(lines_about(output, "does not take this run")) == 1
+
     (line,) = lines_about(output, "not on the dashboard")
     assert re.search(r"not on the dashboard: \d+ evaluations \(", line)
-    assert (
-        f"python dashboard.py --import {training.run.path} --port {dashboard.url.rpartition(':')[2]}"
-        in line
-    )
+    assert f"python dashboard.py --import {training.run.path} --port {dashboard.port}" in line
 
 
 def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
@@ -61,7 +59,9 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     training.go_on()
     output = training.check_end()
     assert not lines_about(output, "not on the dashboard")
-    (steps, values), rows = dashboard.series(training.run)["loss.valid"], training.run.metrics()
+
+    steps, values = dashboard.series(training.run)["loss.valid"]
+    rows = training.run.metrics()
     assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
     assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
     assert len(steps) > EVALUATIONS / 2  # labml-app averages some that are close together

@@ -46,6 +46,7 @@ def test_namespaces_are_separate_and_a_deleted_key_is_gone(tmp_path):
     store.put("a", "other", "2")
     store.put("b", "key", "3")
     assert (store.get("a", "key"), store.get("b", "key")) == ("1", "3")
+
     store.delete("a", "key")
     assert store.get("a", "key") is None
     assert store.get("a", "other") == "2"
@@ -64,6 +65,7 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert (store.get("a", "key"), store.get("a", "other")) == ("1", None)
+
     with store.transaction():
         store.put("a", "other", "4")
     store.close()

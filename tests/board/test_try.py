@@ -46,19 +46,23 @@ def test_a_text_is_hidden_read_and_filled(
     address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
     with pytest.raises(RefusedError, match="top is wrong"):
         ask(address, "POST", {"text": "_" * 4_096, "top": 1_000_000_000}, 150, {})
+
     opened.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
     opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=150_000)
     assert opened.locator(".bars h3").count() == 1
+
     opened.wait_for_selector(".bars .exact")  # the grammar knows: r_nts can only be rants
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
     assert exact.strip() == "100.0%"
+
     opened.locator(".sheet button").first.focus()
     opened.keyboard.press("ArrowRight")
     opened.keyboard.press("Space")
     opened.wait_for_selector("text=2 blanks, answered")
     assert opened.locator(".bars h3").first.inner_text() == "character 2, hidden: e"
+
     opened.check("text=attention of the selected character")
     opened.wait_for_selector(".sheet button[style*='rgba']")
     for scheme in ("light", "dark"):
@@ -72,6 +76,7 @@ def test_a_text_is_hidden_read_and_filled(
     assert 1 in opened.evaluate("drawn")
     assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
     assert len("".join(opened.locator(".sheet button").all_text_contents())) == 26
+
     opened.fill("#text", "é_")  # the run does not know é
     opened.wait_for_selector("text=2 blanks, answered")
     opened.fill("#text", "a" * 5_000)
@@ -79,6 +84,7 @@ def test_a_text_is_hidden_read_and_filled(
     opened.fill("#text", "_" * 300)  # longer than a window
     opened.wait_for_selector("text=300 blanks, answered")
     assert opened.locator("main .controls [role=status]").count() == 1
+
     opened.fill("#text", "Ne daz rants")
     for i, said in enumerate(("0 blanks, answered", "1 blank, answered")):
         opened.wait_for_selector(f"text=/^{said}/")
@@ -90,6 +96,7 @@ def test_a_text_is_hidden_read_and_filled(
     opened.context.set_offline(False)
     opened.wait_for_selector("text=3 blanks, answered")
     assert opened.locator("[role=alert]").all_inner_texts() == [""]
+
     opened.locator(".sheet button").nth(3).click()
     opened.wait_for_selector("text=2 blanks, answered")
     opened.select_option("#run", of_bytes.path.name)
@@ -115,6 +122,7 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
         answers = [threads.submit(reason, run) for run in runs]
         until(lambda: sum(answer.done() for answer in answers) == len(runs) - predictors.MOST)
         assert all("try again later" in answer.result() for answer in answers if answer.done())
+
         until(lambda: len(server.children()) == predictors.MOST)  # once the idle ones have ended
         for process in server.children():  # while it imports torch
             process.kill()

@@ -33,17 +33,15 @@ def test_a_line_far_below_the_curves_and_a_loss_far_above_them_leave_room_for_th
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as matplotlib does if a text leaves no room
         for drawn in (rows()[:1], high):
-            save_curves(
-                tmp_path / "curves.png", drawn, {"uniform": 100.0, "counting": 0.01}, "play"
-            )
+            lines = {"uniform": 100.0, "counting": 0.01}
+            save_curves(tmp_path / "curves.png", drawn, lines, "play")
 
 
 def test_a_few_high_losses_and_the_lines_above_the_others_are_cut_off():
     axes = Figure().subplots()
-    draw_losses(
-        axes,
-        [metrics_row(step) | {"loss.valid": 9.0 if step == 1 else 1.0} for step in range(1, 41)],
-    )
+    high = metrics_row(1) | {"loss.valid": 9.0}
+    others = [metrics_row(step) | {"loss.valid": 1.0} for step in range(2, 41)]
+    draw_losses(axes, [high, *others])
     draw_reference_lines(axes, {"uniform": 5.0, "counting": 0.1})
     low, high = axes.get_ylim()
     assert low < 0.1
@@ -94,20 +92,14 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other():
     for name, last in (("a", 1.0), ("b", 1.001), ("c", float("nan")), ("d", 2.0)):
         axes.plot([0, 1], [2.0, last], label=name)
     label_ends(axes, axes.lines)
-    assert [text.get_text().split() for text in axes.texts] == [
-        ["a", "1.000"],
-        ["b", "1.001"],
-        ["d", "2.000"],
-    ]
+    assert [text.get_text() for text in axes.texts] == [" a 1.000", " b 1.001", " d 2.000"]
     heights = [text.get_position()[1] for text in axes.texts]
     assert min(np.diff(heights)) >= 0.05 - 1e-9
 
 
 def test_measures_without_characters_in_a_class_are_drawn(tmp_path):
-    nothing, something = (
-        {"loss": None, "accuracy": None, "n": 0},
-        {"loss": 1.0, "accuracy": 0.5, "n": 3},
-    )
+    nothing = {"loss": None, "accuracy": None, "n": 0}
+    something = {"loss": 1.0, "accuracy": 0.5, "n": 3}
     results = {
         "masking_rates": {"15%": something, "uniform": nothing},
         "counting": {"15%": something, "uniform": something},

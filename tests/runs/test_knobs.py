@@ -22,20 +22,19 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        *(
-            (
-                {"learning_rate_factor": factor},
-                f"learning_rate_factor={factor}: it must be a number from 0.01 to 10",
-            )
-            for factor in (11, 0, "fast", "١", float("nan"), True, "")
-        ),
-        ({"masking_prob": 0.01}, "must be a number from 0.05 to 1"),
+        ({"masking_prob": 0.01}, "from 0.05 to 1"),
         ({"dropout": 0.1}, "unknown knob 'dropout'"),
     ],
 )
-def test_a_value_out_of_range_is_refused_with_the_range(values, message):
+def test_a_wrong_knob_is_refused(values, message):
     with pytest.raises(InputError, match=message):
         knobs_of(values)
+
+
+@pytest.mark.parametrize("factor", [11, 0, "fast", "١", "1_0", float("nan"), True, ""])
+def test_a_value_out_of_range_is_refused_with_the_range(factor):
+    with pytest.raises(InputError, match=f"learning_rate_factor={factor}: .* from 0.01 to 10"):
+        knobs_of({"learning_rate_factor": factor})
 
 
 def test_a_change_by_hand_takes_effect_and_is_recorded(train):
@@ -43,22 +42,22 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
         callbacks.wanted = CHANGE if len(callbacks.rows) >= 2 else None
 
     keys = {"training__max_steps": 20, "training__evaluations": 4}
-    untouched, changed = train(**keys), train(on_row=turn, **keys)
-    rows, before = changed.callbacks.rows, untouched.callbacks.rows
-    assert [row.get("changed_by_hand", False) for row in (*before, *rows)] == [False] * 6 + [
-        True
-    ] * 2
+    untouched = train(**keys)
+    changed = train(on_row=turn, **keys)
+    before = untouched.callbacks.rows
+    rows = changed.callbacks.rows
+    assert not any("changed_by_hand" in row for row in (*before, *rows[:2]))
+    assert all(row["changed_by_hand"] for row in rows[2:])
     assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
     assert [row["masking_prob"] for row in before] == [0.3, 0.3, 0.15, 0.15]
     assert rows[2]["learning_rate"] == pytest.approx(0.5 * before[2]["learning_rate"])
     assert rows[2]["loss.valid"] != before[2]["loss.valid"]
+
     # the request came with the second row, and holds from the next step on
     (event,) = changed.run.events()
-    assert (event["event"], event["step"], event["after"]) == (
-        "changed by hand",
-        rows[1]["step"],
-        CHANGE,
-    )
+    assert event["event"] == "changed by hand"
+    assert event["step"] == rows[1]["step"]
+    assert event["after"] == CHANGE
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
     assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
     assert untouched.run.events() == []

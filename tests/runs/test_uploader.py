@@ -2,22 +2,23 @@
 
 import contextlib
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 import pytest
 
 import dashboard
 from runs.delivery import Delivery, DeliveryError, Uploader
-from tests.conftest import answer_with
+from tests.conftest import answer_with, until
 
+STORED = b'{"stored": {"metrics.jsonl": 0, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}'
 OTHER_ANSWERS: dict[str, bytes] = {
     "an error": b'{"errors": [{"error": "refused"}]}',
     "a list": b"[]",
     "no JSON": b"<html></html>",
-    "knobs of another type": b'{"stored": {"metrics.jsonl": 0, "hardware.jsonl": 0, "log.txt": 0}, "knobs": []}',
-    "no size": b'{"stored": {"metrics.jsonl": null, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}',
-    "a negative size": b'{"stored": {"metrics.jsonl": -1, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}',
+    "knobs of another type": STORED.replace(b'"knobs": null', b'"knobs": []'),
+    "no size": STORED.replace(b": 0", b": null"),
+    "a negative size": STORED.replace(b": 0", b": -1"),
     "too deep": b"[" * 100_000,
 }
 
@@ -40,7 +41,8 @@ def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
 
 def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkeypatch):
     monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.1)
-    over, lines = threading.Event(), list[str]()
+    over = threading.Event()
+    lines: list[str] = []
 
     def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s
         handler.send_response(200)
@@ -55,13 +57,16 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkey
     assert uploader.end(0.2) is None
     assert uploader.is_alive()
     assert uploader.daemon  # the program ends although the thread still reads
+
     (line,) = lines
     assert line.startswith("no dashboard at")
+
     over.set()
 
 
 def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
-    may_answer, lines = threading.Event(), list[str]()
+    may_answer = threading.Event()
+    lines: list[str] = []
     monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.01)
     uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lines.append)
     monkeypatch.setattr(uploader.delivery, "send", lambda: not may_answer.wait(10))
@@ -73,22 +78,17 @@ def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
 
 def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):
     """A silent dashboard delays the end of a run by one timeout, not by two."""
-    n_sent, has_ended = 0, threading.Event()
+    sent: list[float] = []
     uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lambda line: None)
 
-    def send(*_: Any) -> bool:
-        nonlocal n_sent
-        n_sent += 1
-        has_ended.wait(10)
+    def send() -> bool:
+        sent.append(time.time())
+        uploader.wake.wait(10)  # `end` sets it
         raise DeliveryError("timed out")
 
     monkeypatch.setattr(uploader.delivery, "send", send)
     uploader.start()
-    ending = threading.Thread(target=uploader.end, args=(10,))
-    ending.start()
-    while not uploader.wake.is_set():  # `end` sets it
-        has_ended.wait(0.001)
-    has_ended.set()
-    ending.join(10)
+    until(lambda: sent)
+    uploader.end(10)
     assert not uploader.is_alive()
-    assert n_sent == 1
+    assert len(sent) == 1
