@@ -32,6 +32,7 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
     assert samples == sample(model, PROMPTS, VOCABULARY, 0.3)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
+
     for prompt, guesses in zip(PROMPTS, samples, strict=True):
         assert "".join(guess.truth for guess in guesses) == prompt
         masked = [guess for guess in guesses if guess.guess is not None]
@@ -39,6 +40,7 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
         for guess in masked:
             assert guess.guess in VOCABULARY.characters  # never [MASK]
             assert guess.is_correct == (guess.guess == guess.truth)
+
     with pytest.raises(ValueError, match="is not in the vocabulary"):
         sample(model, ["Ω"], VOCABULARY, 0.3)
 
@@ -85,6 +87,7 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
         assert each.knobs == Knobs(0.5, 0.3)
         assert row_after(each) == {**CHANGE, "changed_by_hand": True}
+
     event = {
         "event": "changed by hand",
         **trainer.position(),
@@ -92,6 +95,7 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
         "after": CHANGE,
     }
     assert events == [("changed", event)]
+
     (line,) = user.lines
     assert line.startswith("changed by hand at step 7: ")
 
@@ -118,6 +122,7 @@ def test_a_request_without_a_valid_difference_changes_nothing(
     assert row_after(panel) == {"masking_prob": 0.15}
     assert events == []
     assert [line[:13] for line in user.lines] == ["not changed: "] * is_wrong
+
     user.wanted = CHANGE  # a valid request is still accepted
     assert panel.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
 
@@ -140,11 +145,14 @@ def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, use
     room = 0
     for row in rows[:3]:
         recorder.evaluated(trainer, row, None)
+
     assert user.lines == ["cannot write a row; it stays queued (No space left on device)"] * 3
+
     room = 2
     with pytest.raises(OSError, match="No space"):
         recorder.state_dict()
     assert written == rows[:2]
+
     room = 9
     recorder.evaluated(trainer, rows[3], None)
     assert written == rows
@@ -160,6 +168,7 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
     recorder.run.checkpoints.write_text("in the way")
     recorder.evaluated(trainer, ROW, {"weight": weight})
     assert "cannot write the best weights" in user.lines[0]
+
     weight += 1  # the training goes on
     recorder.run.checkpoints.unlink()
     recorder.state_dict()
@@ -187,9 +196,11 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
         assert not recorder.best_path.exists()
         gate.set()
         save(is_last=True)
+
     assert torch.equal(load_checkpoint(recorder.best_path).weights["weight"], torch.zeros(2))
     assert torch.equal(load_last(recorder.run.checkpoints).weights["weight"], torch.ones(2))
     assert user.lines == []
+
     monkeypatch.setattr("training.callbacks.recorder.save_last", lambda *_: tmp_path.mkdir())
     save(is_last=False)
     with pytest.raises(OSError, match="File exists"):
@@ -218,6 +229,7 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
         monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_, it=seconds: it)
         choice.begin(trainer)
         assert torch.get_num_threads() == expected
+
     (line,) = recording.lines
     assert line.startswith("1 thread is faster now than 2")
 

@@ -82,6 +82,7 @@ def test_weights_are_a_plain_file_even_if_two_modules_share_them(tmp_path):
     with safe_open(path, "pt") as file:
         assert set(file.keys()) == set(weights)
         assert json.loads(file.metadata()["state"])["step"] == 7
+
     other = tied()
     put_weights(other.load_state_dict, load_checkpoint(path))
     assert other[1].weight is other[0].weight
@@ -97,6 +98,7 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
     """With the damage at every tenth of the file's length."""
     assert sorted(path.name for path in folder.iterdir()) == [LAST, PREVIOUS]
     assert last_step(folder) == 2
+
     path = folder / name
     content = bytearray(path.read_bytes())
     position = min(len(content) - 1, tenth * len(content) // 10)
@@ -104,11 +106,14 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
         content[position] ^= 0x10
     else:
         del content[position:]
+
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="damaged"):
         load_checkpoint(path)
+
     expected = 1 if name == LAST else 2
     assert last_step(folder) == expected
+
     path.unlink()
     assert last_step(folder) == expected
 
@@ -158,6 +163,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
     `new`."""
     for step in range(1, n_before + 1):
         save(tmp_path, step)
+
     renamed = []
 
     def replace(before, after, real=os.replace):
@@ -175,6 +181,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
         save(tmp_path, 4)
         renamed.clear()
         save(tmp_path, 5)
+
     assert renamed == [NAMES[0], PREVIOUS, LAST]  # there are no further moments
     assert last_step(tmp_path) == 5
 
@@ -187,6 +194,7 @@ def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monke
     with pytest.raises(OSError, match=r"new\.safetensors is damaged"):
         save(folder, 3)
     assert last_step(folder) == 2
+
     (folder / LAST).unlink()
     assert last_step(folder) == 1
 
@@ -204,7 +212,9 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
     keys = {"training__max_steps": 8, "training__evaluations": 8}
     with ExitStack() as disk:
         trained = train(on_row=fill_up_or_clear, checkpoint__every_seconds=0.001, **keys)
+
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 9))
+
     lines = "\n".join(trained.callbacks.lines)
     assert "cannot write a row" in lines
     assert "cannot write the checkpoint" in lines

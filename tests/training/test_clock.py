@@ -12,6 +12,7 @@ def test_the_clock_advances_between_synchronizations(monkeypatch):
     seen = {clock.seconds for _ in range(1_000)}
     assert len(synchronizations) == 1  # at the start
     assert len(seen) > 100
+
     monkeypatch.setattr("training.clock.SECONDS_BETWEEN_SYNCHRONIZATIONS", 0.0)
     assert clock.seconds > max(seen)
     assert len(synchronizations) == 2
@@ -22,13 +23,16 @@ def test_the_clock_counts_only_training(monkeypatch):
     monkeypatch.setattr("training.clock.time.perf_counter", lambda: now[0])
     clock = TrainingClock(torch.device("cpu"))
     assert clock.seconds == 0.0
+
     clock.start()
     now[0] = 3.0
     with clock.stopped():
         now[0] = 50.0
         assert clock.seconds == 3.0
+
     now[0] = 52.0
     assert clock.seconds == 5.0
+
     clock.stop()
     now[0] = 99.0
     assert clock.seconds == 5.0

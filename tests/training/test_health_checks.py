@@ -73,6 +73,7 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
     other = random_automaton(seed + 100, n_states=6)
     floor, losses = losses_of(automaton, mixed(automaton, other, 0.01), 100, seed)
     check_for_leak(losses, floor)
+
     noise = np.random.default_rng(seed).normal(0, 0.01, 100)
     for too_low in (floor - 0.2, floor - 0.2 - noise):  # also if the differences do not vary
         with pytest.raises(HealthCheckError):
@@ -129,6 +130,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     )
     row = trained.callbacks.rows[-1]
     assert row["ignored_labels"] == 0.5
+
     nan = float("nan")
     with pytest.raises(HealthCheckError, match="no character was masked"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": nan})

@@ -87,6 +87,7 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(
         output = process.output(code)
         assert f"python experiment.py --resume {programs.run.path}" in output
         process = programs.resume()
+
     output = process.output()
     assert "resuming at step" in output
     assert "warning" not in output
@@ -102,6 +103,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
     programs.wait_for_rows(process, 1)
     process.kill()
     assert process.wait(60) == -signal.SIGKILL
+
     generator = random.Random(0)
     for _ in range(4):
         process = programs.resume()
@@ -111,6 +113,8 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
         threading.Event().wait(generator.uniform(0.0, 0.6))
         process.kill()
         process.wait(60)
+
     if programs.run.status()["status"] != "completed":
         programs.resume().output()
+
     check_same(whole, programs.run)

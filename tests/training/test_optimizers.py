@@ -52,6 +52,7 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     model = small_model()
     adamw, of_matrices = muon_of(model)
     assert of_matrices.param_groups[0]["momentum"] == 0.9
+
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     by_muon = [names.pop(id(parameter)) for parameter in parameters_of(of_matrices)]
     assert len(by_muon) == 2 * 4
@@ -69,10 +70,12 @@ def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
     for group in others[0].param_groups:
         for parameter in group["params"]:
             assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
+
     table = model.encoder.ngrams.table.weight
     assert parameters_of(by_row) == [table]
     for optimizer in others:
         assert all(parameter is not table for parameter in parameters_of(optimizer))
+
     model(IDS).sum().backward()
     assert table.grad.is_sparse
 
@@ -103,7 +106,9 @@ def test_row_adagrad_follows_its_formula_and_changes_no_other_row(is_sparse):
         for row in rows:
             sums[row] += gradient[row].square().mean()
             expected[row] -= 0.1 * gradient[row] / sums[row].sqrt()
+
     assert torch.allclose(table, expected, atol=1e-6)
+
     others = [1, 3, 4, 6, 8]
     assert torch.equal(table[others], start[others])
 
@@ -139,11 +144,14 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
     values = values / values.norm(dim=1, keepdim=True)
     for _ in range(STEPS):
         values = A * values + B * values**3 + C * values**5
+
     assert smallest < 0.1 or (values - 0.95).abs().max() < 0.3
+
     expected = u * values[:, None] @ vt
     for scale in (1.0, 1e-3):
         updates = orthogonal(scale * matrices.float())
         assert (updates - expected).norm() < 1e-3 * expected.norm()
+
     assert (orthogonal(torch.zeros(shape)) == 0).all()
 
 
@@ -153,6 +161,7 @@ def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypat
     for has_bfloat16 in (False, True):
         monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", has_bfloat16)
         updates.append(orthogonal(random(*shape)))
+
     exact, rounded = updates
     assert exact.dtype == torch.float32
     assert rounded.dtype == torch.bfloat16

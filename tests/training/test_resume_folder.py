@@ -64,6 +64,7 @@ def refused(run: RunFolder, refusal) -> Callable[..., str]:
 def test_a_longer_budget_is_recorded(run, refused):
     run.save_status("completed")
     assert "has spent its budget" in refused("training.max_steps=2")
+
     older = run.config()
     del older["training.muon_momentum"]  # of a version that did not have this key
     run.config_path.write_text(yaml.safe_dump(older))
@@ -108,6 +109,7 @@ def test_a_bound_is_not_compared_with_a_loss(run):
     before = load_weights(best)
     change_last(run, lambda state: state.update(best_loss=0.0))  # a `loss.valid` below any bound
     assert resume(run, "training.stages=[{until: 1, seq_len: 8, masking_prob: [0.2, 0.9]}]") == 0
+
     after = load_weights(best)
     assert not all(weight.equal(after[name]) for name, weight in before.items())
 
@@ -151,10 +153,12 @@ def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(
         damage(path)
         assert (str(path) if path.exists() else str(run.path)) in refused()
         path.write_bytes(content)
+
     needed.append(run.checkpoints / "last.safetensors")
     for path in run.path.rglob("*"):
         if path.is_file() and path not in needed:
             damage(path)
+
     assert resume(run) == 0
     assert last_step(run) == 4
     assert load_weights(run.checkpoints / "best.safetensors")
@@ -245,6 +249,7 @@ def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, targ
     run.path.mkdir()
     for folder in (run.path, moved.path):
         (folder / "run.pid").write_text("1")  # left there by labml
+
     for steps in (4, 6):
         assert resume(moved, steps=steps) == 0
         assert last_step(moved) == steps
@@ -258,6 +263,7 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, re
     before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
     with limited(resource.RLIMIT_FSIZE, 20_000):
         error = refusal(main, "--resume", run.path, "training.max_steps=4", code=1)
+
     assert "make room for " in error
     assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
     assert run.status()["status"] == "crashed"
@@ -272,8 +278,10 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     folder = tmp_path / "logs" / "mlm" / "short"
     trained = train(data__corpus=path, training__max_steps=2, folder=folder)
     assert trained.configs.data.validation.n_windows == 1
+
     run = trained.run
     assert run.metrics()[-1]["loss.valid_stderr"] is None
+
     run.curves_path.unlink(missing_ok=True)
     request.getfixturevalue("draws")
     output = printed(main, "--resume", run.path, "training.max_steps=4")

@@ -45,6 +45,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
     validation = configs.data.validation
     assert validation.windows.shape[1] == 256
     assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
+
     result = evaluate(configs.network, validation, vocabulary.mask_token, seq_len=256)
 
     losses = 0.0
@@ -57,6 +58,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
         for token in window[masked].tolist():
             # the characters that begin in the token: all but bytes inside of one
             n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[token])
+
     expected = pytest.approx(losses / n_chars, rel=1e-5)
     row = per_character(result, validation, vocabulary.lengths)
     assert row["loss.valid_per_character"] == expected
@@ -69,11 +71,13 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     first, last = trained.callbacks.rows
     vocabulary = trained.configs.data.vocabulary
     assert last["loss.valid"] < first["loss.valid"] < math.log(vocabulary.n_ordinary)
+
     per_character = last["loss.valid_per_character"]
     assert last["bits_per_character"] == pytest.approx(per_character / math.log(2))
     assert per_character < last["loss.valid"] or tokens == "bytes"
     check_row(last)
     assert set(trained.run.reference_lines()) == {"uniform", "unigram"}
+
     why_not = f"(counting does not apply to {vocabulary.tokens})"
     assert why_not in "\n".join(trained.callbacks.lines)
     assert trained.run.curves_path.exists()
@@ -108,6 +112,7 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     assert sum(row["n"] for row in by_class.values()) == n_targets
     assert 0 < sweep(model, validation, vocabulary.mask_token)["50%"]["n"] < 128 * n_windows
     assert hard_masks(model, validation, vocabulary)
+
     n_single = one_at_a_time(model, validation, vocabulary.mask_token)["n"]
     assert n_single < 32 * min(64, n_windows)
     assert "does not apply" in without_counting(vocabulary, configs.data.loaded)
@@ -127,6 +132,7 @@ def test_word_masks_hide_whole_words(long_file, tokens):
     windows = configs.data.validation.windows
     masked = word_masks(windows, vocabulary)
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
+
     edge = torch.zeros(1)
     for window, row in zip(windows, masked, strict=True):
         changes = row.int().diff(prepend=edge, append=edge).nonzero()
@@ -157,6 +163,8 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
         second = vocabulary.decode(ids[segments == 1])
         assert second.endswith("[SEP]")
         assert objective == "sop" or second.startswith("ANN:\n")
+
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
     assert int(masked.labels.max()) < vocabulary.n_ordinary  # special tokens are never masked
+
     _ = validation_pairs(configs)
