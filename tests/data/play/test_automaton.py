@@ -9,9 +9,9 @@ from tests.data.play.test_floor import probabilities
 
 def words(weights: dict[str, float]) -> Automaton:
     build = Builder()
-    start = build.joint()
-    build.choice(start, weights, start_again := build.joint())
-    build.text(start_again, " ", start)
+    start, end = build.joints(2)
+    build.choice(start, weights, end)
+    build.text(end, " ", start)
     return build.automaton(start)
 
 
@@ -23,10 +23,8 @@ def test_words_are_written_with_their_weights():
     assert torch.allclose(rows, torch.ones_like(rows))
     written = automaton.write(400_000, seed=0).split(" ")[1:-1]
     for word, share in {"bal": 3 / 8, "ban": 1 / 8, "kor": 1 / 2}.items():
-        assert (
-            abs(written.count(word) / len(written) - share)
-            < 4 * (share * (1 - share) / len(written)) ** 0.5
-        )
+        standard_error = (share * (1 - share) / len(written)) ** 0.5
+        assert abs(written.count(word) / len(written) - share) < 4 * standard_error
 
 
 def test_an_empty_text_skips_to_the_end_of_a_choice():
@@ -45,16 +43,16 @@ def test_merging_keeps_the_probability_of_every_text():
     merged = automaton.merged()
     # the two l are one
     assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")
-    before, after = (probabilities(each, 4) for each in (automaton, merged))
-    assert torch.allclose(before, after, rtol=0, atol=1e-12)
+    after = probabilities(merged, 4)
+    assert torch.allclose(after, probabilities(automaton, 4), rtol=0, atol=1e-12)
     assert merged.merged() == merged
 
 
 def test_states_have_the_description_of_their_builder():
     build = Builder()
-    start, middle = build.joint(), build.joint()
+    start, middle = build.joints(2)
     greeting = build.describing(kind="greeting")
-    greeting.describing(number="one").text(start, "a", middle, 0.5)
+    greeting.text(start, "a", middle, 0.5, number="one")
     greeting.text(start, "b", middle, 0.5)
     build.text(middle, " ", start)
     automaton = build.automaton(start)
