@@ -19,7 +19,7 @@ from configs.keys import ConfigError
 from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard_address
 from runs.find import all_runs, find_run
 from runs.knobs import knobs_of
-from runs.run_folder import RunFolderError
+from runs.schema import RunFolderError
 
 SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 
@@ -51,31 +51,33 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(options: Namespace) -> int:
-    port = (
-        (urlsplit(dashboard_address() or "").port or 5005) if options.port is None else options.port
-    )
+    port = options.port
+    if port is None:
+        port = urlsplit(dashboard_address() or "").port or 5005
     if bool(options.knobs) != (options.changed is not None):
         raise ConfigError(
             "knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5"
         )
-    server = f"http://127.0.0.1:{port}"
-    if options.imported is None and options.changed is None:
-        from board.server import serve
 
-        serve(options.db or options.logs / "dashboard.sqlite3", port)
-        return 0
+    server = f"http://127.0.0.1:{port}"
     try:
         if options.imported is not None:
             return import_runs(options.imported, options.logs, server)
-        return set_knobs(options.changed, options.knobs, options.logs, server)
+        if options.changed is not None:
+            return set_knobs(options.changed, options.knobs, options.logs, server)
     except DeliveryError as error:
         start = "start one with make dashboard, or choose another with --port"
         raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
 
+    from board.server import serve
+
+    serve(options.db or options.logs / "dashboard.sqlite3", port)
+    return 0
+
 
 def import_runs(name: str, logs: Path, server: str) -> int:
     """Deliver a run, or all, to the dashboard. It does not store twice what it has already."""
-    n_failed = 0
+    code = 0
     runs = all_runs(logs) if name == "all" else []
     for run in runs or [find_run(name, logs)]:  # `find_run` raises if there are none
         delivery = Delivery(run, server)
@@ -86,24 +88,28 @@ def import_runs(name: str, logs: Path, server: str) -> int:
             print(f"{delivery.page}  ({n_rows:,} evaluation{'s' * (n_rows != 1)})", flush=True)
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
-            n_failed += 1
-    return 1 if n_failed else 0
+            code = 1
+
+    return code
 
 
 def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     """Ask a run that trains for other values of its knobs."""
     run = find_run(name, logs)
-    values = {key: value for key, _, value in (word.partition("=") for word in words)}
+    values = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        values[key] = value
+
     knobs_of(values)  # reject wrong values before they are sent
+    url = f"{server}/api/folio/runs/{run.path.name}/knobs"
     try:
-        url = f"{server}/api/folio/runs/{run.path.name}/knobs"
-        reply = ask(url, "PUT", values, SECONDS_TO_ANSWER, {"knobs": dict})
+        knobs = ask(url, "PUT", values, SECONDS_TO_ANSWER, {"knobs": dict})["knobs"]
     except RefusedError as error:
         raise ConfigError(f"not changed: {error}") from error
-    wanted = ", ".join(
-        f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items()
-    )
-    print(f"asked run {run.path.name} for {wanted}; its log reports the change")
+
+    wanted = [f"{knob}={'none' if value is None else value}" for knob, value in knobs.items()]
+    print(f"asked run {run.path.name} for {', '.join(wanted)}; its log reports the change")
     return 0
 
 

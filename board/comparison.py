@@ -33,9 +33,11 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
         values = [row.get(name) for name in CURVE]
         points.append([number, *(value if is_number(value) else None for value in values)])
         number += 1
+
     stride = 1
     while number > MAX_POINTS * stride:
         stride *= 2
+
     return [point for point in points if point[0] % stride == 0 or point is points[-1]]
 
 
@@ -52,12 +54,14 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
     about = record["about"]
     configs = about["configs"]
     corpus = about["corpus"]
+    tokens = configs.get("data.tokens", "characters")
+
     source, *words = about["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
     changes = [word for word in words if not word.startswith("seed=")]
     if "changed_by_hand" in configs:
         changes.append("(changed by hand)")
-    tokens = configs.get("data.tokens", "characters")
+
     last = {}
     columns = {}
     if curve:
@@ -65,6 +69,7 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
             last[name] = values[-1]
             if values.count(None) < len(values):
                 columns[name] = values
+
     return about | {
         "uuid": uuid,
         "seed": configs.get("seed"),

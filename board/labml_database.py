@@ -90,6 +90,7 @@ def _tagged(value: Any) -> Any:
             return {"$set": sorted(value)}
         case np.ndarray():
             return {"$array": value.tolist()}
+
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -108,4 +109,5 @@ def _untagged(value: dict[str, Any]) -> Any:
             return set(content)
         case "$array":
             return np.array(content)
+
     return {tag[1:]: content}

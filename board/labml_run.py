@@ -51,6 +51,7 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
         # else the user has changed it on labml's page
         if getattr(run, name) in ("", before.get(name)):
             setattr(run, name, about[name])
+
     configs = {}
     for name, value in about["configs"].items():
         shown = value if isinstance(value, str | int | float) else json.dumps(value)
@@ -61,6 +62,7 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
             "type": type(value).__name__,
             "is_explicitly_specified": name in about["explicit"],
         }
+
     run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": configs})
 
 
@@ -92,6 +94,7 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
             if name != "step" and is_number(value):
                 series[name]["step"].append(row["step"])
                 series[name]["value"].append(value)
+
     key = metrics.MetricsIndex.get(uuid)
     if len({*(key.load().indicators if key else ()), *series}) > MAX_SERIES:
         raise ValueError(f"more than {MAX_SERIES} series")
@@ -102,6 +105,7 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     for name in series.keys() & model.tracking.keys():
         for part, numbers in series[name].items():
             model.tracking[name][part][-1] = numbers[-1]
+
     model.save()
 
 

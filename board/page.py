@@ -82,6 +82,7 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
             content, kind = files[path]
             safe = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
             return Response(content, media_type=kind, headers=safe)
+
         if path == "":
             return RedirectResponse("/runs")
         if path.startswith("api/") or not ADDRESS.fullmatch(path):
@@ -96,6 +97,7 @@ def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | Non
     own = (STATIC / "index.html").read_text(encoding="utf-8")
     paths = {path.relative_to(static).as_posix(): path for path in static.rglob("*.*")}
     paths |= {f"folio/{path.name}": path for path in STATIC.iterdir()}
+
     if IS_OFFLINE:
         fonts = (FONTS / "webfonts").iterdir()
         paths |= {f"vendor/fonts/webfonts/{path.name}": path for path in fonts}
@@ -104,14 +106,17 @@ def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | Non
             labml = labml.replace(address, f"/{url}")
             own = own.replace(address, f"/{url}")
             paths[url] = path
+
     files = {}
     for url, path in paths.items():
         if path.suffix not in (".map", ".html"):
             files[url] = (path.read_bytes(), mimetypes.guess_type(url)[0])
+
     script, kind = files[SCRIPT]
     for old, new in PATCHES.items():
         if old.encode() not in script:
             raise ValueError(f"labml-app's page has changed: it does not have {old!r}")
         script = script.replace(old.encode(), new.encode())
+
     files[SCRIPT] = script, kind
     return labml, own, files

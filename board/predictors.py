@@ -41,6 +41,7 @@ class Predictor:
                 reply = json.loads(await self._line(json.dumps(request).encode() + b"\n"))
         finally:
             self.n_asking -= 1
+
         if "error" in reply:
             raise InputError(reply["error"])
         return reply
@@ -49,6 +50,7 @@ class Predictor:
         process = await self._current_process()
         line = b""
         reason = b"the model does not answer"
+
         try:
             with contextlib.suppress(OSError, ValueError, TimeoutError):
                 async with asyncio.timeout(SECONDS_TO_ANSWER):
@@ -60,6 +62,7 @@ class Predictor:
             # if the page has gone, its answer must not become that of the next question
             if not line:
                 self.end()
+
         if not line:
             raise InputError(reason.decode("utf-8", "replace").splitlines()[-1])
         return line
@@ -76,6 +79,7 @@ class Predictor:
                 *command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LONGEST_ANSWER
             )
             self.loaded = newest
+
         return self.process
 
     def end(self) -> None:

@@ -111,6 +111,7 @@ class RunRecords:
         before = self.record(uuid)
         about_before = before["about"] if before else {}
         about = message.get("about", about_before)
+
         if not about:  # the run was deleted here: the answer makes it describe itself
             return {"stored": EMPTY, "knobs": None}
         record = (before or NEW) | {"about": about}
@@ -118,6 +119,7 @@ class RunRecords:
         if message.get("restart") or before is None or is_resumed:
             record |= {"stored": EMPTY, "curve": []}
             labml_run.clear(uuid)
+
         run = labml_run.get_or_create(uuid)
         if "about" in message:
             labml_run.describe(run, about, about_before)
@@ -132,6 +134,7 @@ class RunRecords:
                 record["curve"] = with_rows(record["curve"], rows)
             elif name == LOG and piece["text"]:
                 labml_run.add_log(uuid, piece["text"])
+
         record["stored"] = stored
 
         status = message.get("status", {})
@@ -151,6 +154,7 @@ class RunRecords:
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise InputError(f"this run {how}, so its knobs have no effect")
+
         before = record["knobs"] or record["about"]["knobs"] or {}
         wanted = asdict(knobs_of(before | message))
         self._put(uuid, record | {"knobs": wanted}, record)
@@ -177,10 +181,12 @@ class RunRecords:
         record = self.known(uuid)
         folder = self.folder(uuid)
         pieces = {}
+
         for name in DELIVERED if folder else ():
             start = max(0, int(message.get(name, "0")[:18]))
             path = Path(record["about"]["folder"], name)
             pieces[name] = read_piece(path, start, BYTES_PER_ANSWER, may_split=name == LOG)
+
         current = record["about"]["knobs"] or asdict(Knobs())
         knobs = {"current": current, "requested": record["knobs"] or current}
         return summary(uuid, record, []) | {
@@ -234,6 +240,7 @@ class RunRecords:
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
             return
+
         path = self.folder(uuid)
         if path is not None and not RunFolder(path).is_locked():
             status = "in progress"

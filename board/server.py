@@ -48,6 +48,7 @@ def serve(path: Path, port: int) -> None:
     except OSError as error:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
         raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
+
     try:
         with (
             contextlib.closing(Store(path)) as store,
@@ -120,9 +121,11 @@ def application(
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
+
     # labml-app looks for a git repository and fails if it has no commits
     with contextlib.chdir("/"):
         from labml_app.flask_app import STATIC_PATH, app
+
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
     # labml-app's route for files serves any file of the machine, and its API documentation loads
     # scripts from a CDN.

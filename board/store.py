@@ -42,6 +42,7 @@ class Store:
             # a path may contain the word, too
             is_in_use = isinstance(error, sqlite3.Error) and "locked" in str(error)
             raise StoreError("another dashboard uses it" if is_in_use else str(error)) from error
+
         self._identity = identity(self.path)
 
     def reopened(self) -> bool:
@@ -110,6 +111,7 @@ def check(path: Path) -> None:
                 definitions = tables.fetchall()
         except sqlite3.DatabaseError as error:
             raise StoreError(f"it is damaged or not a database: {error}") from error
+
     if answer != ("ok",):
         raise StoreError("it is damaged")
     if definitions and definitions != [(f"CREATE TABLE {TABLE}",)]:

@@ -36,6 +36,7 @@ def draw_losses(axes: Axes, rows: Rows) -> None:
     axes.fill_between(seconds, valid - error, valid + error, color=color, alpha=0.2, linewidth=0)
     train = column(rows, "loss.train")
     axes.plot(seconds, train, ".-", color=color, alpha=0.5, linewidth=1, label="training")
+
     if any("loss.bound" in row for row in rows):
         bound = column(rows, "loss.bound")
         axes.plot(seconds, bound, ".--", color=color, label="any-order bound")
@@ -52,6 +53,7 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
     values = np.concatenate([*curves, []])
     known = values[np.isfinite(values)]
     top = 1.1 * float(np.quantile(known, 0.95)) if len(known) else np.inf
+
     for name, loss in lines.items():
         if loss < top:
             axes.axhline(loss, color="grey", linestyle="--", linewidth=1)
@@ -65,6 +67,7 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
                 fontsize="small",
                 color="dimgrey",
             )
+
     if len(known):
         axes.set_ylim(top=top)
 
@@ -91,6 +94,7 @@ def save_curves(
     figure = Figure(figsize=(8, 8), layout="constrained")
     losses, rates, lengths = figure.subplots(3, 1, sharex=True, height_ratios=[4, 1, 1])
     draw_losses(losses, rows)
+
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
     curves = list(losses.lines)
@@ -116,6 +120,7 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     rates, classes, distances = figure.subplots(1, 3, width_ratios=[3, 3, 2])
     unit = unit_of(results)
     draw_rates(rates, results["masking_rates"], "o-", label="model")
+
     if "counting" in results:  # applies to characters only
         draw_rates(rates, results["counting"], "o:", label="counting", color="grey")
     rates.set_xlabel("masking rate")

@@ -73,6 +73,7 @@ class Delivery:
             "status": self.run.status(),
             "heard": self.run.last_heard(),
         }
+
         if about != self.about:
             message["about"] = about
         address = f"{self.server}/api/folio/runs/{self.run.path.name}"
@@ -85,6 +86,7 @@ class Delivery:
         self.about = about if has_all else {}
         sizes = self.run.delivered_sizes()
         self.must_restart = any(self.stored[name] > size for name, size in sizes.items())
+
         if self.must_restart:
             self.stored = dict.fromkeys(DELIVERED, 0)
         # If the dashboard took nothing, the next message waits, although there is more to send.
@@ -156,6 +158,7 @@ class Uploader(threading.Thread):
         self.is_ending = True
         self.wake.set()
         self.join(seconds)
+
         if not self.has_delivered or (not self.is_alive() and self.trouble is None):
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
@@ -163,6 +166,7 @@ class Uploader(threading.Thread):
         missing = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
         command = f"python dashboard.py --import {shlex.quote(str(self.delivery.run.path))}"
         port = urlsplit(self.delivery.server).port
+
         if port:
             command += f" --port {port}"
         hint = f"when `make dashboard` runs, deliver with: {command}"
@@ -187,8 +191,10 @@ def ask(
         cause = getattr(error, "reason", error)  # urllib's errors contain the system's
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         raise DeliveryError(reason) from error
+
     with contextlib.suppress(ValueError, RecursionError):
         return checked(json.loads(content), schema, "the answer")
+
     raise DeliveryError(NOT_OURS)
 
 
@@ -214,10 +220,12 @@ def dashboard_address() -> str | None:
             raise InputError(
                 f".labml.yaml does not hold keys and values, such as app_url: {EXAMPLE}"
             ) from error
+
     if not address:
         return None
     with contextlib.suppress(ValueError):
         parts = urlsplit(str(address))
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return f"{parts.scheme}://{parts.netloc}"
+
     raise InputError(f"the dashboard's address {address!r} is not of the form {EXAMPLE}")

@@ -31,12 +31,14 @@ def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
     axes.autoscale_view()
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = []
+
     for line in lines:
         points = line.get_xydata()
         if line.get_label()[0] != "_" and len(points):
             height = to_axes.transform(points[-1])[1]
             if np.isfinite(height):
                 ends.append((height, line, points[-1][1]))
+
     place = -1.0
     for height, line, value in sorted(ends, key=lambda end: end[0]):
         place = max(min(height, 1.0), place + 0.05)  # the end of a line may be cut off

@@ -58,6 +58,7 @@ def read_piece(path: Path, start: int, limit: int, *, may_split: bool = False) -
             content = file.read(limit)
     except OSError:
         pass
+
     n_whole = content.rfind(b"\n") + 1
     if n_whole or not may_split:
         content = content[:n_whole]

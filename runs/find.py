@@ -29,6 +29,7 @@ def find_run(name: str, logs: Path) -> RunFolder:
     with suppress(OSError):  # the name may be too long for a path
         if any(Path(name, file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
+
     runs = all_runs(logs)
     if name == "last" and runs:
         return runs[-1]

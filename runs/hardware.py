@@ -64,4 +64,5 @@ def _usage(process: psutil.Process, device: Any) -> dict[str, float]:
             memory = pynvml.nvmlDeviceGetMemoryInfo(device)
             usage["gpu_memory"] = 100 * memory.used / memory.total
             usage["gpu"] = pynvml.nvmlDeviceGetUtilizationRates(device).gpu
+
     return {name: round(share, 1) for name, share in usage.items()}

@@ -29,6 +29,7 @@ def knobs_of(values: Mapping[str, Any]) -> Knobs:
     for name in values:
         if name not in names:
             raise InputError(f"unknown knob {name!r}: choose {' or '.join(names)}")
+
     factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
     rate = values.get("masking_prob")
     if rate is None or str(rate).lower() == "none":
@@ -43,6 +44,7 @@ def _number(name: str, value: Any, low: float, high: float) -> float:
         number = float(word if word.isascii() and "_" not in word else "")
     except ValueError:
         number = float("nan")
+
     if not low <= number <= high:  # nan is not
         raise InputError(f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}")
     return number

@@ -143,16 +143,19 @@ class RunFolder:
         status = self.status()
         corpus = self.corpus()
         corpus["name"] = Path(corpus["name"]).name
+
         if all("masking_prob" in row for row in config["training.stages"]):
             del config["masking.masking_prob"]  # the key has no effect
 
         comment = about["comment"]
         knobs = None
         by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
+
         if by_hand:
             knobs = by_hand[-1].get("after")
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}", **config}
             comment += " (changed by hand)"
+
         if status["status"] == "crashed":
             comment = f"failed: {status['details']} | {comment}"
 
@@ -178,12 +181,14 @@ class RunFolder:
         config = self.config()
         source = about["comment"]
         words = []
+
         for key in about["overridden"]:
             source = source.partition(f" {key}=")[0]
             if key in config and key != "logs":
                 value = config[key]
                 text = to_yaml(value, in_one_line=True) if isinstance(value, list) else value
                 words.append(f"{key}={text}")
+
         option, _, name = source.partition(" ")  # a path may have spaces
         return f"python experiment.py --{option} {shlex.join([name, *words])}"
 

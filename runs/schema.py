@@ -99,6 +99,7 @@ def read_rows(
         raise RunFolderError(
             f"{path} is damaged: it ends before the last row that the checkpoint counts"
         )
+
     lines = content[:size].split(b"\n")[:-1]
     return [
         _parsed(line, schema, f"line {number} of {path}")
@@ -150,6 +151,7 @@ def matches(value: Any, kind: Any) -> bool:
             return all(matches(item, kind[str]) for item in value.values())
         case dict():
             return all(matches(value.get(key, MISSING), kind[key]) for key in kind)
+
     if kind is None or kind is MISSING or value is MISSING:
         return value is kind
     if kind in (float, int):

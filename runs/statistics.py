@@ -115,10 +115,12 @@ def group_by_settings(
         name = json.dumps(shared, sort_keys=True)
         settings.setdefault(name, shared)
         losses_by_seed.setdefault(name, {}).setdefault(config["seed"], losses)
+
     groups = []
     for name, by_seed in losses_by_seed.items():
         losses = np.stack(list(by_seed.values()))  # [n_seeds, n_windows]
         groups.append(Group(settings[name], losses.mean(axis=1), losses.mean(axis=0)))
+
     return groups
 
 

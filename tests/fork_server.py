@@ -95,8 +95,10 @@ class ForkServer:
             "folder": str(folder),
         }
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
+
         for fd in (out_write, err_write, status_write):
             os.close(fd)
+
         return Program(arguments, out, err, status)
 
     def close(self) -> None:
@@ -149,12 +151,14 @@ def serve(requests: socket.socket) -> None:
     """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
     for name in PRELOADED:
         importlib.import_module(name)
+
     parse(["device=cpu"])  # keeps the text of --help
     # the first figure of a process takes long
     save_curves(Path.home() / "curves.png", [], {"unigram": 3.3}, "fonts")
     os.fsync = lambda descriptor: None  # as in tests.conftest
     gc.freeze()  # programs end sooner if they do not collect what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
+
     while True:
         message, fds, _, _ = socket.recv_fds(requests, 2**20, 3)
         if not message:
@@ -179,11 +183,14 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
         with contextlib.suppress(BrokenPipeError):
             os.write(status, f"{code}\n".encode())
         os._exit(0)
+
     source = os.open(request["input"], os.O_RDONLY)
     for number, fd in enumerate((source, out, err)):
         os.dup2(fd, number)
+
     for fd in {source, out, err, status}:
         os.close(fd)
+
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -192,6 +199,7 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+
     if not request["draws"]:
         reference_losses.save_curves = lambda path, *_: path.touch()
     sys.argv = request["arguments"]
@@ -206,6 +214,7 @@ def run(path: str) -> None:
         if not isinstance(end.code, int):  # Python prints it
             raise
         code = end.code
+
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -165,9 +165,11 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
         run.save_config({"seed": 1, "masking.masking_prob": 0.15, "training.stages": stages})
         run.save_corpus("play", "0" * 64)
         run.save_status("in progress")
+
         for i in range(n_rows):
             times = {"step": 10 * (i + 1), "seconds": i + 1.0, "chars": 100 * (i + 1)}
             run.append_metrics({**times, "corpus": "play", "loss.valid": 3.0 / (i + 1), **row})
+
         run.append_log("a line for people, with an é")
         return run
 
@@ -252,6 +254,7 @@ def browser() -> Iterator[Any]:
 
     options = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     options += ["--no-first-run", "--disable-gpu"]
+
     if os.geteuid() == 0:
         options.append("--no-sandbox")  # Chromium refuses its sandbox to root
     with sync_playwright() as playwright:
@@ -279,6 +282,7 @@ def page(browser) -> Any:
     opened.on("console", lambda line: print("console:", line.text))
     opened.on("pageerror", lambda error: print("page:", error))
     yield opened
+
     try:
         # pytest shows it if the test has failed
         print(opened.url, opened.locator("body").inner_text(), sep="\n")

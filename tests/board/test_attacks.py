@@ -36,6 +36,7 @@ def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple
                 answer += block
         except ConnectionError:
             pass  # the server may refuse a request before it is complete
+
     words = answer.split(b" ", 2)
     return (int(words[1]) if answer.startswith(b"HTTP/") and words[1].isdigit() else 0), answer
 
@@ -154,6 +155,7 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     for length in ("-1", "1e9", "0x10", "9" * 5000):
         wrong = get(path, f"Content-Length: {length}", method="POST")
         assert ask(shared_dashboard, wrong)[0] in (400, 413)
+
     assert ask(shared_dashboard, get("/runs"))[0] == 200
 
 
@@ -304,6 +306,7 @@ class Generator(random.Random):
         names = self.choices(NAMES, k=self.randrange(4))
         lines += [f"{name}: {self.choice(VALUES)}" for name in names]
         is_whole = version == "1.1" and not {*names} & {*LENGTHS}
+
         if is_whole:
             lines.append("Connection: close")
         request = "\r\n".join([*lines, "", ""]).encode("latin-1")
@@ -323,6 +326,7 @@ def test_a_thousand_generated_requests_leave_it_answering(shared_dashboard):
             _, answer = ask(shared_dashboard, request, is_whole=is_whole)
         assert b"Traceback" not in answer
         assert b"root:" not in answer
+
     assert ask(shared_dashboard, get("/runs"))[0] == 200
     assert ask(shared_dashboard, get("/api/v1/runs/null"))[0] == 200
     assert shared_dashboard.process.poll() is None

@@ -20,12 +20,14 @@ def opened(page, shared_dashboard: Dashboard, make_run):
     run.save_config(config)
     run.save_about("mlm", "preset quick", ["training.learning_rate"])
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
+
     for step in (10, 20, 30, 40):
         losses = {"loss.valid": 30 / step, "loss.train": 40 / step, "loss.valid_stderr": 0.1}
         times = {"step": step, "chars": 100 * step, "seconds": step / 10}
         run.append_metrics({**times, **losses, "accuracy.valid": step / 100})
         run.append_log(f"step {step:>7,}  loss.valid 1.0")
         run.append_log(f"a \x1b[32m[b]\x1b[0mc\x1b[31m[x!{step // 10}]\x1b[0m")
+
     run.append_hardware({"step": 10, "time": 1.0, "cpu": 90.0, "cpu_of_run": 80.0})
     run.save_status("completed")
     show(page, shared_dashboard.receive(run).page)
@@ -86,6 +88,7 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
 
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as CSV']")
+
     lines = saved.value.path().read_text().splitlines()
     assert lines[0] == 'series,seconds of training,"Loss, nats per masked character",low,high'
     assert lines[1] == "train,1,4,,"
@@ -93,6 +96,7 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
 
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as SVG']")
+
     drawing = saved.value.path().read_text()
     assert "stroke: rgb(0, 114, 178)" in drawing
     assert ">Loss, nats per masked character</text>" in drawing
@@ -112,6 +116,7 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
     own = opened.url
     # with a path
     ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": ".error:not(:empty)"}
+
     for path, ready in ready_when.items():
         opened.goto(urljoin(own, path))
         opened.wait_for_selector(ready, state="attached")

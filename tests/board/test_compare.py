@@ -25,6 +25,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
         run.append_metrics(row)
         run.save_status("completed")
         dashboard.receive(run)
+
     show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
 
@@ -65,9 +66,11 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     runs = [make_run() for _ in range(4)]
     runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
     runs[3].save_config(runs[3].config() | {"masking.masking_prob": 0.4})
+
     for run, last in zip(runs, (0.5, 0.6, 0.7, 1e6), strict=True):
         run.append_metrics({"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last})
         dashboard.receive(run)
+
     show(page, f"{dashboard.url}/compare")
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
 
@@ -119,13 +122,16 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     runs = [make_run(), make_run(n_rows=1)]
     runs[1].save_config(runs[1].config() | {"masking.masking_prob": 0.3})
     runs[1].append_metrics({"step": 30, "chars": 300, "seconds": 3.0, "loss.valid": 0.25})
+
     for run in runs:
         run.save_status("completed")
         dashboard.receive(run)
+
     show(page, f"{dashboard.url}/compare")
     page.locator("figure svg").first.focus()
     for _ in range(2):  # from the end, at 3 seconds
         page.keyboard.press("ArrowLeft")
+
     assert page.locator(".tip b").inner_text() == "seconds of training 2"
 
     values = page.locator(".tip div").all_inner_texts()
@@ -151,9 +157,11 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
     runs = [make_run(), make_run(**{"loss.valid_per_character": 1.0}), make_run()]
     runs[1].save_config(runs[1].config() | {"data.tokens": "bpe:256"})
     runs[2].save_corpus("tiny_shakespeare", "1" * 64)
+
     for run in runs:
         run.save_reference_lines({"counting": 1.0 + len(run.corpus()["name"])})
         dashboard.receive(run)
+
     show(page, f"{dashboard.url}/compare")
     assert page.locator("figure").count() == page.locator(LINE).count() == 3
 
@@ -169,8 +177,10 @@ def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     n = 10 * MAX_POINTS + 3
     rows = [{"step": i, "chars": i, "seconds": float(i), "loss.valid": 1.0} for i in range(n)]
     curve: list = []
+
     for i in range(0, n, at_once):
         curve = with_rows(curve, rows[i : i + at_once])
+
     steps = [point[1] for point in curve]
     assert MAX_POINTS / 2 < len(steps) <= MAX_POINTS + 1
     assert steps[-1] == n - 1
@@ -183,11 +193,13 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(
     run = make_run()
     shared_dashboard.receive(run)
     stored = run.metrics_path.stat().st_size
+
     for step, wrong in enumerate(("oops", [[1]], None, 10**200), start=40):
         row = {"step": step, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
         before = stored
         stored = shared_dashboard.post(run, message(row, stored))["stored"][METRICS]
         assert stored > before
+
     uuid = run.path.name
     show(page, f"{shared_dashboard.url}/compare?run={uuid}", f".runs li[data-run='{uuid}']")
     page.wait_for_selector(LINE)
@@ -214,10 +226,12 @@ def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
     run = make_run(chars=100, seconds=5.0)
     dashboard.receive(run)
     dashboard.end()
+
     with contextlib.closing(sqlite3.connect(dashboard.database)) as connection:
         # it was another one
         connection.execute("DELETE FROM entries WHERE namespace = ?", (RECORDS,))
         connection.commit()
+
     dashboard.start()
     dashboard.receive(run)
     losses = [3.0, 1.5, 1.0]

@@ -77,6 +77,7 @@ def test_a_database_that_is_damaged_inside_is_refused(tmp_path):
     with store.transaction():
         for i in range(1_000):
             store.put("n", str(i), "x" * 100)
+
     store.close()
     content = bytearray(path.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 8_192] = b"\xff" * 8_192
@@ -106,6 +107,7 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
     assert not store.reopened()
 
     path.unlink()
+
     if how == "replaced":
         new = Store(other)
         new.put("n", "key", "new")
@@ -113,6 +115,7 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
         other.rename(path)
     elif how == "deleted with its folder":
         shutil.rmtree(path.parent)
+
     assert store.reopened()
 
     check_is_refused(path, "another dashboard uses it")

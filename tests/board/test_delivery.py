@@ -32,6 +32,7 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
     with run.locked():
         shared_dashboard.receive(run)
         entry = shared_dashboard.listed(run)
+
     assert (entry["name"], entry["comment"]) == ("mlm, play", "preset quick seed=1")
     assert entry["run_status"]["status"] == "in progress"
 
@@ -80,9 +81,11 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     run = make_run(n_rows=5)
     shared_dashboard.receive(run)
     uuid = run.path.name
+
     with run.locked():
         shared_dashboard.receive(run)
         shared_dashboard.change(run, "knobs", {"learning_rate_factor": 0.5})
+
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
@@ -134,6 +137,7 @@ def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(
         ("not-a-uuid", "log.txt", ""),
     ):
         (make_run(uuid).path / name).write_text(content)
+
     run = make_run()
     assert run_command(["--import", "all"]) == 1
 
@@ -225,6 +229,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(stream, runs, uploaders))
+
     assert [uploader.end(120) for uploader in uploaders] == [None, None]
 
     for run in runs:
@@ -260,6 +265,7 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
         # the server does not trust its clients
         with pytest.raises(RefusedError, match=r"from 0\.01 to 10"):
             shared_dashboard.change(run, "knobs", {"learning_rate_factor": 100})
+
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
@@ -269,11 +275,13 @@ def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, mak
     run = make_run()
     after = {"learning_rate_factor": 0.5}
     run.append_event({"event": "changed by hand", "step": 30, "after": after})
+
     with run.locked():
         delivery = shared_dashboard.receive(run)
         assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0
 
         delivery.send(10)
+
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
 

@@ -37,6 +37,7 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
         script = SCRIPT.format(comment=comment, argument=arguments[comment])
         environment = os.environ | {"HOME": str(folder), "BROWSER": "true"}
         del environment["labml_app_url"]
+
         if comment == "labml_app_url":
             environment["labml_app_url"] = url
         command = [sys.executable, "-c", script]
@@ -47,12 +48,14 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
 
     with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
         list(threads.map(run, arguments))
+
     listed = {entry["comment"]: entry for entry in shared_dashboard.get("runs/null")["runs"]}
     addresses = [f"/run/{listed[comment]['run_uuid']}" for comment in arguments]
     for comment, address in zip(arguments, addresses, strict=True):
         assert listed[comment]["run_status"]["status"] == "completed"
 
         page.wait_for_selector(f'a.list-item[href="{address}"]', timeout=20_000)
+
     for address in addresses:  # of labml's page
         show(page, url + address, "svg#chart path.smoothed-line")
 
@@ -107,9 +110,11 @@ def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, mak
 
     with ThreadPoolExecutor() as threads:  # labml-app answers after three seconds
         assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]
+
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
     assert len(listed) == MAX_SERIES
 
     run = make_run(**dict.fromkeys(names, 1.0))
+
     with pytest.raises(Exception, match=f"more than {MAX_SERIES} series"):
         shared_dashboard.receive(run)

@@ -30,11 +30,13 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         delivery.send()
         page.wait_for_selector(".state.interrupted", timeout=WITHIN)
         page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
+
     assert page.outside == []
 
     show(page, delivery.page)  # opened again: the run has ended, and is then resumed
     page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
+
     with run.locked():
         run.save_status("in progress")
         run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
@@ -47,6 +49,7 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, ma
     page.goto(f"{dashboard.url}/runs")  # empty
     page.wait_for_load_state("load")
     run = make_run()
+
     with run.locked():
         delivery = dashboard.receive(run)
         page.wait_for_selector(f'a[href="/run/{run.path.name}"]', timeout=WITHIN)
@@ -60,6 +63,7 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
     uuid = run.path.name
     focused = "() => document.activeElement.id"
     places = [("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}")]
+
     for step, (path, name) in enumerate(places):
         page.goto(f"{shared_dashboard.url}/{path}")
         page.locator(f"[id='{name}']").focus()
@@ -98,6 +102,7 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
     training.process.send_signal(signal.SIGKILL)
     training.process.wait(10)
     killed = time.time()
+
     for _ in range(2):
         page.wait_for_selector(".state.dead", timeout=15_000)
         status = dashboard.get(f"run/status/{uuid}")
@@ -127,10 +132,12 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
     delivery.send()
     page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
+
     for wrong in ("99", ""):
         page.fill(factor, wrong)
         page.click("#knobs button")
         page.wait_for_selector(f"text=learning_rate_factor={wrong}: it must be a number from")
+
     page.fill(factor, "0.5")
     page.fill(rate, "none of these")
     page.click("#knobs button")
@@ -201,6 +208,7 @@ def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
     code = "document.title='broken in'"
     run.append_log(f'<img src=x onerror="{code}"><script>{code}</script>')
     delivery = shared_dashboard.receive(run)
+
     for path in ("", "?labml", "/logger"):
         show(page, f"{delivery.page}{path}", "text=a line for people")
         # the page would have asked for the missing picture by now

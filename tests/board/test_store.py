@@ -36,6 +36,7 @@ def test_keys_sets_and_arrays_are_restored_with_their_types():
     assert isinstance(back["array"], np.ndarray)
     assert back["array"].tolist() == [1.5, 2.0]
     assert back["mean"] == 3.5
+
     with pytest.raises(TypeError, match="object is not JSON serializable"):  # rather than pickled
         encode({"what": object()})
 
@@ -64,9 +65,11 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         fail()
+
     assert (store.get("a", "key"), store.get("a", "other")) == ("1", None)
 
     with store.transaction():
         store.put("a", "other", "4")
+
     store.close()
     assert Store(tmp_path / "store.sqlite3").get("a", "other") == "4"

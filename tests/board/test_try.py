@@ -36,6 +36,7 @@ def test_a_text_is_hidden_read_and_filled(
         run: {"data__extra_characters": grammar().alphabet},
         of_bytes: {"data__tokens": "bytes"},
     }
+
     for each, own in keys.items():
         trained = train(
             data__corpus=text, training__max_steps=2, folder=tmp_path / each.path.name, **own
@@ -43,6 +44,7 @@ def test_a_text_is_hidden_read_and_filled(
         shutil.copytree(trained.path, each.path, dirs_exist_ok=True)
         each.save_corpus("play", "0" * 64)
         shared_dashboard.receive(each)
+
     address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
     with pytest.raises(RefusedError, match="top is wrong"):
         ask(address, "POST", {"text": "_" * 4_096, "top": 1_000_000_000}, 150, {})
@@ -65,9 +67,11 @@ def test_a_text_is_hidden_read_and_filled(
 
     opened.check("text=attention of the selected character")
     opened.wait_for_selector(".sheet button[style*='rgba']")
+
     for scheme in ("light", "dark"):
         opened.emulate_media(color_scheme=scheme)
         assert axe() == [], scheme
+
     opened.select_option("#order", "right")
     opened.evaluate(COUNT_BLANKS)
     opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
@@ -86,9 +90,11 @@ def test_a_text_is_hidden_read_and_filled(
     assert opened.locator("main .controls [role=status]").count() == 1
 
     opened.fill("#text", "Ne daz rants")
+
     for i, said in enumerate(("0 blanks, answered", "1 blank, answered")):
         opened.wait_for_selector(f"text=/^{said}/")
         opened.locator(".sheet button").nth(i).click()
+
     opened.wait_for_selector("text=2 blanks, answered")
     opened.context.set_offline(True)
     opened.locator(".sheet button").nth(3).click()
@@ -126,6 +132,7 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
         until(lambda: len(server.children()) == predictors.MOST)  # once the idle ones have ended
         for process in server.children():  # while it imports torch
             process.kill()
+
     reasons = [answer.result() for answer in answers]
     assert reasons.count("the model does not answer") == predictors.MOST
 

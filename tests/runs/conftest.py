@@ -43,8 +43,10 @@ def run(tmp_path: Path) -> RunFolder:
     run.save_corpus("play", "0" * 64)
     run.save_status("in progress")
     run.save_reference_lines({"uniform": 4.0, "unigram": 3.3})
+
     for step in (1, 2, 3):
         run.append_metrics(metrics_row(step))
         run.append_event({"event": "noted", "step": step})
         run.append_log(f"step {step}")
+
     return run

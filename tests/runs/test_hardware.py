@@ -25,6 +25,7 @@ def rows(run: RunFolder) -> list[dict]:
 def test_a_busy_process_is_seen_and_the_thread_ends(run):
     with hardware.recorded(run, lambda: 7, gpu=None):
         until(lambda: sum(range(100_000)) and len(rows(run)) >= 3)  # keeps one core busy
+
     assert "hardware" not in [thread.name for thread in threading.enumerate()]
 
     last = rows(run)[-1]
@@ -50,6 +51,7 @@ def test_a_missing_folder_does_not_stop_the_recording(run, tmp_path):
         until(lambda: asked[1:])  # so the first row is lost
         (tmp_path / "moved").rename(run.path)
         until(lambda: rows(run))
+
     assert rows(run)[0]["step"] > 0
     assert "gpu" not in rows(run)[0]
 
@@ -64,6 +66,8 @@ def test_the_use_of_a_gpu_is_recorded(run, monkeypatch):
     }
     for name, value in answers.items():
         monkeypatch.setattr(hardware.pynvml, name, lambda *_, value=value: value)
+
     with hardware.recorded(run, lambda: 1, gpu="GPU-1"):
         until(lambda: rows(run))
+
     assert (rows(run)[0]["gpu"], rows(run)[0]["gpu_memory"]) == (97, 25.0)

@@ -236,6 +236,7 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
         patch.setattr(os, "replace", fail)
         with pytest.raises(OSError, match="No space"):
             files.write_atomically(path, b"new")
+
     assert [file.name for file in path.parent.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
 
@@ -258,11 +259,13 @@ def test_the_lock_is_seen_while_it_is_held_and_looking_does_not_take_it(run):
         assert run.is_locked()
         with pytest.raises(ValueError, match="another process"), run.locked():
             pass
+
     for _ in range(100):
         assert not run.is_locked()
 
         with run.locked():
             pass
+
     (run.path / "lock").unlink()
     os.mkfifo(run.path / "lock")
     assert not run.is_locked()  # a pipe does not block
