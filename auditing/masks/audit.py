@@ -10,8 +10,9 @@ import numpy as np
 
 from auditing.findings import Finding, Verdict, by_verdict, finding, without_consequences
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
-from auditing.masks.battery import Pair, battery, of_lengths
+from auditing.masks.battery import battery, of_lengths
 from auditing.masks.measure import OTHERS, Measured, measure, measure_batches
+from auditing.masks.pairs import Pair
 from auditing.masks.recipes import RECIPES, Recipe, Structure, recipe_named
 from auditing.masks.repeats import Repeats, check_repeats
 from auditing.masks.rules import check_ids, check_rules

@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -113,9 +114,8 @@ class Service:
 
         def work(number: int) -> list[Masked]:
             self.seed(seed + number)
-            worker._worker_info = worker.WorkerInfo(
-                id=number, num_workers=n_workers, seed=seed + number, dataset=None
-            )
+            facts: Any = {"id": number, "num_workers": n_workers, "seed": seed + number}
+            worker._worker_info = worker.WorkerInfo(dataset=None, **facts)
             return [replace(self.mask(name, rows), generators=generators()) for _ in range(n_calls)]
 
         size = [len(rows), self.texts[name].ids.shape[1]]
@@ -135,6 +135,7 @@ def in_child(function: Callable[[], Any], call: str) -> Any:
         path = Path(folder) / "answer"
         child = os.fork()
         if not child:
+            warnings.simplefilter("ignore")
             torch.set_num_threads(1)  # the threads of this process are not in the child
             try:
                 write(path, function())

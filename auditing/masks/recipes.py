@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from auditing.masks.battery import Pair
+from auditing.masks.pairs import Pair
 from auditing.masks.table import Table, shifted
 from auditing.statistics import Share
 

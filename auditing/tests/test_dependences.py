@@ -6,7 +6,8 @@ import torch
 
 from auditing.findings import Verdict
 from auditing.masks.audit import audit_masks
-from auditing.masks.battery import BINS, EFFECTS, PERIODS, battery
+from auditing.masks.battery import BINS, battery
+from auditing.masks.pairs import EFFECTS, PERIODS
 from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import TESTS_PER_AUDIT, by_class, of_units
