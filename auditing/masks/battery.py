@@ -7,7 +7,7 @@ import numpy as np
 
 from auditing.masks.pairs import Pair, Sample, next_of
 from auditing.masks.table import Table, eighths_of, shifted
-from auditing.statistics import by_class, of_means
+from auditing.statistics import Array, by_class, of_means
 
 GRIDS = (3, 4)  # positions; 4 also shows blocks of 2
 # Of the mean. Words begin at the first position and ends cut spans, so both make smaller grids.
@@ -137,12 +137,12 @@ class Drawn:
     """The random tokens of a table: arrays `[n_drawn]`."""
 
     table: Table
-    at: np.ndarray  # flat places
-    tokens: np.ndarray
-    new: np.ndarray  # the numbers of the tokens among the ordinary ones
-    old: np.ndarray  # those of their originals
-    calls: np.ndarray
-    windows: np.ndarray
+    at: Array  # flat places
+    tokens: Array
+    new: Array  # the numbers of the tokens among the ordinary ones
+    old: Array  # those of their originals
+    calls: Array
+    windows: Array
 
     @classmethod
     def of(cls, table: Table) -> "Drawn":
@@ -158,14 +158,14 @@ class Drawn:
         return len(self.table.tokens.ordinary)
 
     @property
-    def others(self) -> np.ndarray:
+    def others(self) -> Array:
         """The number of another random token of another call, for each one. Relations to it can
         only be chance, so other relations are compared with them."""
         n_drawn = len(self.at)
         return np.roll(np.arange(n_drawn), n_drawn // 2)
 
     @property
-    def text(self) -> np.ndarray:
+    def text(self) -> Array:
         """The ordinary tokens at all places, -1 elsewhere; flat."""
         return np.where(self.table.eligible, self.table.originals, -1).ravel()
 
@@ -259,9 +259,9 @@ class Drawn:
         self,
         circumstance: str,
         what: str,
-        here: np.ndarray,
-        there: np.ndarray,
-        calls: np.ndarray | None = None,
+        here: Array,
+        there: Array,
+        calls: Array | None = None,
     ) -> Pair:
         """Test that a relation of random tokens holds as often `here` as `there`, where it can only
         be chance."""

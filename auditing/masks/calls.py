@@ -20,8 +20,10 @@ from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
 from auditing.process import read, write
+from auditing.statistics import Array
 
 UNKNOWN = "the number of tokens is unknown: state --n-tokens (n_tokens=) and special ids: --mask, --padding, --special"
+NO_DATASET: Any = None
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
 
@@ -100,12 +102,12 @@ class Service:
         self.texts[name] = write(*of_words, self.tokens, n_windows, width, is_ragged, seed)
         return self.texts[name]
 
-    def mask(self, name: str, rows: np.ndarray) -> Masked:
+    def mask(self, name: str, rows: Array) -> Masked:
         """Mask some windows of a text."""
         return self.target(self.texts[name], rows, self.tokens)
 
     def mask_in_workers(
-        self, name: str, rows: np.ndarray, n_workers: int, n_calls: int, seed: int
+        self, name: str, rows: Array, n_workers: int, n_calls: int, seed: int
     ) -> list[list[Masked]]:
         """Mask the same windows `n_calls` times in each of some workers, `[worker][call]`.
 
@@ -115,7 +117,7 @@ class Service:
         def work(number: int) -> list[Masked]:
             self.seed(seed + number)
             facts: Any = {"id": number, "num_workers": n_workers, "seed": seed + number}
-            worker._worker_info = worker.WorkerInfo(dataset=None, **facts)
+            worker._worker_info = worker.WorkerInfo(**facts, dataset=NO_DATASET)
             return [replace(self.mask(name, rows), generators=generators()) for _ in range(n_calls)]
 
         size = [len(rows), self.texts[name].ids.shape[1]]

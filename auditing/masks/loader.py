@@ -9,13 +9,12 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from auditing.errors import TargetError, describe
 from auditing.masks.calls import UNKNOWN, seed
 from auditing.masks.target import matrix, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import Facts, MaskOptions, token_ids
+from auditing.statistics import Array
 
 
 class Service:
@@ -69,7 +68,7 @@ class Service:
 
     def batches(
         self, n_batches: int, number: int, padding: int | None
-    ) -> list[tuple[Masked, np.ndarray | None]]:
+    ) -> list[tuple[Masked, Array | None]]:
         """The first batches of an epoch, each with the tokens of the examples that the loader gave
         to its collator; None if they are not known."""
         seed(number)

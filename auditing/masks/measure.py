@@ -11,6 +11,7 @@ from auditing.errors import TargetError
 from auditing.masks.table import Table, aligned, spanned, stacked
 from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import Facts, MaskOptions
+from auditing.statistics import Array
 
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
@@ -65,7 +66,7 @@ def measure(call: Call, options: MaskOptions) -> Measured:
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)
 
-    def masked(name: str, rows: Sequence[np.ndarray] | np.ndarray) -> Table:
+    def masked(name: str, rows: Sequence[Array] | Array) -> Table:
         """The answers of calls with some rows of a text."""
         calls = [(some, call("mask", name, some)) for some in rows]
         answers.extend(answer for _, answer in calls)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from auditing.masks.table import CLASSES, Table, shifted
-from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
+from auditing.statistics import LEVEL, Array, Dependence, by_class, of_means, of_units
 
 # The smallest effects to report. That of a kind is absolute, the others are relative to the mean.
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}
@@ -99,7 +99,7 @@ class Pair:
         return f"{text} and {len(numbers) - 4} more" if len(numbers) > 4 else text
 
 
-def is_monotonic(classes: np.ndarray, shares: np.ndarray) -> bool:
+def is_monotonic(classes: Array, shares: Array) -> bool:
     """Whether shares rise or fall with the number of the class."""
     return len(classes) > 4 and abs(np.corrcoef(classes, shares)[0, 1]) > 0.85
 
@@ -109,9 +109,7 @@ class Sample:
     else matters: that of its own window, so that rates may differ by window, or that of its
     call."""
 
-    def __init__(
-        self, table: Table, outcome: str, what: str, where: np.ndarray, happens: np.ndarray
-    ):
+    def __init__(self, table: Table, outcome: str, what: str, where: Array, happens: Array):
         self.table = table
         self.outcome = outcome
         self.what = what
@@ -125,20 +123,20 @@ class Sample:
         self.expected = self.mean_in(self.windows)
         self.strata = [self.windows]  # whose shares `expected` holds
 
-    def mean_in(self, strata: np.ndarray) -> np.ndarray:
+    def mean_in(self, strata: Array) -> Array:
         """The outcome's share in the stratum of each position."""
         counts = np.bincount(strata)
         return (np.bincount(strata, self.outcomes) / np.maximum(1, counts))[strata]
 
     @property
-    def residuals(self) -> np.ndarray:
+    def residuals(self) -> Array:
         return self.outcomes - self.expected
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Array:
         return self.expected * (1 - self.expected)
 
-    def spread(self, values: np.ndarray) -> np.ndarray:
+    def spread(self, values: Array) -> Array:
         """Values of the positions as `[n_calls, rows, width]`, 0 elsewhere."""
         everywhere = np.zeros(self.where.shape)
         everywhere[self.where] = values
@@ -148,7 +146,7 @@ class Sample:
         """A tested pair of the outcome."""
         return Pair(self.outcome, circumstance, self.what, along, found, first)
 
-    def by(self, circumstance: str, along: str, classes: np.ndarray, first: int = 0) -> Pair:
+    def by(self, circumstance: str, along: str, classes: Array, first: int = 0) -> Pair:
         """Test independence of the classes of positions, `[n_calls, rows, width]`, or of windows,
         `[..., 1]`."""
         of_positions = classes.shape[-1] > 1
@@ -216,7 +214,7 @@ class Sample:
         return max(1e-9, self.mean * (1 - self.mean))
 
     def correlated_parts(
-        self, circumstance: str, parts: np.ndarray, n_parts: int, effect: float
+        self, circumstance: str, parts: Array, n_parts: int, effect: float
     ) -> Pair:
         """Whether the outcome is correlated between the parts, `n_parts` at a time."""
         size = self.n_calls * self.n_rows * (3 if circumstance == "window" else 1)
@@ -243,7 +241,7 @@ class Sample:
         others = np.maximum(2, self.where.sum(2, keepdims=True)) - 1
         n_lags = min(LAGS, self.width - 2)
 
-        def at_lags(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        def at_lags(one: Array, other: Array) -> Array:
             """Products of positions at each distance, summed by call."""
             products = np.fft.irfft((one * other.conj()).sum(1), size)
             return products[:, 1 : n_lags + 1]
@@ -278,7 +276,7 @@ class Sample:
         one = Dependence(found.shares[[best]], 0.0, z, found.n_units)
         return Pair(self.outcome, circumstance, what, "", one, effect=0.1)
 
-    def correlated(self, circumstance: str, along: str, one: np.ndarray, two: np.ndarray) -> Pair:
+    def correlated(self, circumstance: str, along: str, one: Array, two: Array) -> Pair:
         """Whether the outcome repeats from some positions to others of the same call or a later
         one, given by their numbers in the sample."""
         residuals = self.residuals
@@ -293,7 +291,7 @@ class Sample:
         found = of_means((1 - self.mean) * scores, totals, self.mean)
         return self.pair(circumstance, along, found)
 
-    def partners(self, moved: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def partners(self, moved: Callable[[Array], Array]) -> tuple[Array, Array]:
         """The numbers of positions and of those that `moved` puts in their place, if these come
         before."""
         numbers = np.full(self.where.shape, -1)
@@ -303,12 +301,12 @@ class Sample:
         return there[used], numbers[used]
 
 
-def products_of_pairs(values: np.ndarray) -> np.ndarray:
+def products_of_pairs(values: Array) -> Array:
     """The sum of the products of different parts, `[n_calls, 1]`, of `[n_calls, n, n_parts]`."""
     return (values.sum(2) ** 2 - (values**2).sum(2)).sum(1, keepdims=True)
 
 
-def next_of(group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def next_of(group: Array) -> tuple[Array, Array]:
     """The numbers of neighboring positions of the same group."""
     order = np.argsort(group, kind="stable")
     inside = group[order[:-1]] == group[order[1:]]

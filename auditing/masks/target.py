@@ -13,6 +13,7 @@ import torch
 from auditing.errors import TargetError, describe, raised
 from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import TokenIds, attribute, tokenizer_of
+from auditing.statistics import Array
 
 # Of the inputs and the labels in a dict, in the order in which they are looked for; 0 and 1: in a
 # tuple.
@@ -42,11 +43,11 @@ class Target:
     function: Any
     kind: str
     keys: tuple[str, ...] = ()
-    last: list[tuple[Any, np.ndarray]] = field(
+    last: list[tuple[Any, Array]] = field(
         default_factory=list
     )  # what the last call returned, and a copy
 
-    def __call__(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Masked:
+    def __call__(self, text: Text, rows: Array, tokens: TokenIds) -> Masked:
         """Mask some windows of a text. Raises TargetError with the call and what came back."""
         argument = self.argument(text, rows, tokens)
         examples = (
@@ -85,7 +86,7 @@ class Target:
         ]
         return replace(answer, extras=answer.columns, is_modified=is_modified, is_reused=is_reused)
 
-    def argument(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Any:
+    def argument(self, text: Text, rows: Array, tokens: TokenIds) -> Any:
         """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by
         the kind."""
         ids, real = text.ids[rows], text.real[rows]
@@ -115,7 +116,7 @@ class Target:
         ]
 
 
-def matrix(value: Any, fill: int = 0) -> np.ndarray:
+def matrix(value: Any, fill: int = 0) -> Array:
     """A tensor, array or list as an array; rows of different lengths are filled up."""
     if isinstance(value, torch.Tensor):
         tensor = value.detach().cpu()
@@ -165,7 +166,7 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
         raise TargetError(
             f"{line}{lacks if isinstance(returned, Mapping) else f' instead of {wanted}'}"
         )
-    found: dict[str, np.ndarray] = {}
+    found: dict[str, Array] = {}
     for name, key, fill in zip(("inputs", "labels"), keys, (padding, -100), strict=True):
         part = parts.pop(key)
         if not isinstance(part, ARRAYS):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from auditing.masks.tokens import TokenIds
+from auditing.statistics import Array
 
 SHORTEST = 8  # tokens of a window with a special token inside
 LONGEST_WORD = 3  # in pieces of the vocabulary, joined
@@ -19,21 +20,19 @@ class Text:
     """Windows of ids. `words` numbers the words of each window, -1 outside of words; None if words
     are unknown."""
 
-    ids: np.ndarray  # [n_windows, width] int64
-    real: np.ndarray  # [n_windows, width] bool: not padding
-    words: np.ndarray | None = None  # [n_windows, width]
-    offsets: np.ndarray | None = (
-        None  # [n_windows, width, 2] begin and end of each token in its text
-    )
+    ids: Array  # [n_windows, width] int64
+    real: Array  # [n_windows, width] bool: not padding
+    words: Array | None = None  # [n_windows, width]
+    offsets: Array | None = None  # [n_windows, width, 2] begin and end of each token in its text
 
 
 @dataclass(frozen=True)
 class Masked:
     """The inputs and labels that a target made of some windows."""
 
-    inputs: np.ndarray  # [batch, width] int64
-    labels: np.ndarray  # [batch, width] int64
-    extras: dict[str, np.ndarray]  # what else the target returns, of any shape
+    inputs: Array  # [batch, width] int64
+    labels: Array  # [batch, width] int64
+    extras: dict[str, Array]  # what else the target returns, of any shape
     dtype: str = "int64"  # of the labels
     is_modified: bool = False  # whether the target changed its argument's ids in place
     is_reused: bool = False  # whether the call changed what the previous call returned
@@ -42,19 +41,19 @@ class Masked:
     )  # a hash of each global generator's state after the call
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Array]:
         """All arrays by name."""
         return {"inputs": self.inputs, "labels": self.labels} | self.extras
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, Array]:
         """The extras in the shape of the inputs."""
         return {
             name: array for name, array in self.extras.items() if array.shape == self.inputs.shape
         }
 
 
-def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:
+def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> Array:
     """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is
     full."""
     lengths = rng.integers(3 if is_ragged else width, width + 1, n_windows)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from auditing.statistics import Array
+
 KINDS = {  # of targets, by how they are called
     "tensor": "function of a tensor",
     "array": "function of an array",
@@ -49,7 +51,7 @@ NAMES = {
 }
 
 
-def most_frequent(values: np.ndarray, share: float = 0.0) -> int | None:
+def most_frequent(values: Array, share: float = 0.0) -> int | None:
     """The most frequent value, if it is more than a share of all."""
     found, counts = np.unique(values, return_counts=True)
     return (
@@ -87,7 +89,7 @@ class TokenIds:
     ignored: int | None = None  # as stated
 
     @functools.cached_property
-    def ordinary(self) -> np.ndarray:
+    def ordinary(self) -> Array:
         """The ids that are not special."""
         return np.setdiff1d(np.arange(self.n_tokens), self.special)
 
@@ -98,7 +100,7 @@ class TokenIds:
             self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask
         )
 
-    def known(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def known(self, inputs: Array, labels: Array) -> Array:
         """The inputs with labels put back, where they are ids. A label of most positions is the one
         that is ignored."""
         ignored = most_frequent(labels, 0.5) if self.ignored is None else self.ignored
@@ -110,7 +112,7 @@ class TokenIds:
         )
         return np.where(is_id, labels, inputs)
 
-    def originals(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def originals(self, inputs: Array, labels: Array) -> Array:
         """The text of a batch as its labels tell it. In a batch with padding, a [MASK] without a
         label is taken for masked padding."""
         ids = self.known(inputs, labels)

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from auditing.statistics import Array
+
 FILE = Path(__file__).with_name("play.npz")
 N_CHARACTERS = 1_000_000
 SEED = 1
@@ -39,7 +41,7 @@ class Automaton:
         id_of = {character: id for id, character in enumerate(self.alphabet)}
         self.char_of_state = torch.tensor([id_of[character] for character in self.characters])
 
-    def write(self, length: int, seed: int = SEED) -> np.ndarray:
+    def write(self, length: int, seed: int = SEED) -> Array:
         """The ids of a text of `length` characters that begins in state 0."""
         ends = self.n_successors.cumsum()[:-1]
         successors = [each.tolist() for each in np.split(self.successors, ends)]

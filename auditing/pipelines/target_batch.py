@@ -6,15 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from auditing.errors import describe
 from auditing.masks.target import parts_of, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import TokenIds
+from auditing.statistics import Array
 
-Array = npt.NDArray[Any]
 Call = Callable[..., Any]  # a function of the target's process by name: call(name, *arguments)
 
 SPECIAL = ("[PAD]", "[MASK]", "[CLS]", "[SEP]", "[UNK]")
