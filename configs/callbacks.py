@@ -62,6 +62,7 @@ def callbacks_of(
     callbacks.append(HealthChecks(losses["unigram"]))
     callbacks.append(WeightNorm())
     callbacks.append(ShareOfPeak(n_started()))
+
     if isinstance(c.data.windows, Prefetched):
         callbacks.append(DataWaiting(c.data.windows))
     if c.data.vocabulary.lengths is not None:
@@ -72,6 +73,7 @@ def callbacks_of(
         if c.compiled:
             let_compiled_code_change_threads()
         callbacks.append(ThreadChoice())
+
     if c.cuda_graphs:
         callbacks.append(c.cuda_graphs)
     if c.sample.every_evaluations:

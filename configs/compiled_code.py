@@ -23,6 +23,7 @@ def kept_code(report: Callable[[str], None]) -> Iterator[None]:
     set_for_kept_code()
     folder = (corpus.CACHE / "compiled").resolve()
     named = os.environ.get(CACHE_VARIABLE, default_cache_dir())
+
     with ExitStack() as stack:
         if named in (default_cache_dir(), str(folder)):
             try:

@@ -28,6 +28,7 @@ def check_cuda(name: str, number: int) -> None:
         raise ConfigError(
             f"device={name}: PyTorch found {n_devices} CUDA devices, numbered from 0; use another device"
         )
+
     if n_started() > 1 and n_on_machine() > n_devices:
         raise ConfigError(
             f"torchrun: PyTorch found {n_devices} CUDA devices: use --nproc_per_node={n_devices}"
@@ -48,10 +49,12 @@ def without_cuda() -> str | None:
         warnings.simplefilter("always")
         if torch.cuda.is_available():
             return None
+
     reasons = ["found no CUDA device"]
     for warning in caught:
         text = str(warning.message).removeprefix("CUDA initialization: ").splitlines()[0]
         reasons.append(text.partition(". ")[0])
+
     return "; ".join(reasons)
 
 

@@ -241,6 +241,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     ) -> str:
         capsys.readouterr()
         assert main([str(word) for word in words]) == code
+
         output = capsys.readouterr()
         assert output.err.count("\n") == 1
         assert before in (None, output.out)
@@ -447,6 +448,7 @@ def check_resumes(
     whole = train(**keys)
     stopped = train(stop_after=stop_after, **keys)
     assert stopped.configs.trainer.step == stop_after
+
     run = stopped.run
     configs = configs_of(run.config())
     trainer = watched(configs, run)

@@ -94,12 +94,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
     except (SafetensorError, LookupError) as error:
         raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
+
     if not is_whole:
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     try:
         state = json.loads(text, object_hook=partial(_unpacked, tensors))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: its state is not one of Folio's") from error
+
     checked(state, {}, str(path), CheckpointError)
     weights = {name: each for name, each in tensors.items() if not name.startswith("state/")}
     return Checkpoint(path, weights, state)
@@ -142,6 +144,7 @@ def save_last(folder: Path, save: Callable[[Path], None]) -> None:
         load_checkpoint(new)
     except CheckpointError as error:
         raise OSError(str(error)) from error
+
     if last.exists():
         os.replace(last, previous)
     os.replace(new, last)
@@ -165,6 +168,7 @@ def load_last(folder: Path) -> Checkpoint:
                 return _load_resumable(folder / name)
         except CheckpointError as error:
             reasons.append(error)
+
     raise reasons[0]
 
 

@@ -61,6 +61,7 @@ class Muon(Optimizer):
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+
         averages = self.averages(matrices)
         gradients = [local(matrix.grad) for matrix in matrices]
         if self.found_inf is not None:
@@ -69,6 +70,7 @@ class Muon(Optimizer):
             is_skipped = self.found_inf > 0
             for average, gradient in zip(averages, gradients, strict=True):
                 torch.where(is_skipped, average, gradient, out=gradient)
+
         torch._foreach_lerp_(averages, gradients, 1 - momentum)
 
     def averages(self, matrices: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -110,6 +112,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+
     if is_faster_in_bfloat16(x):
         x = x.bfloat16()
     # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3.
@@ -121,6 +124,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
             gram = x @ x.mT
             polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
             x = torch.baddbmm(x, polynomial, x, beta=A)
+
     return x.mT if is_tall else x
 
 

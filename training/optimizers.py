@@ -32,6 +32,7 @@ def adamw(
     ]
     fused = ours[0].device.type != "mps"
     by_adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
+
     if not tables:
         return [by_adamw]
     make_gradients_sparse(tables)
@@ -59,6 +60,7 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
             gradients.append(parameter.grad.values())
         else:
             gradients.append(local(parameter.grad))
+
     return gradients
 
 
@@ -117,9 +119,11 @@ class RowAdagrad(Optimizer):
         gradient: Any = table.grad
         rows: Any = slice(None)
         changes = local(gradient)
+
         if gradient.is_sparse:
             rows = gradient.indices()[0]
             changes = gradient.values()
+
         if self.found_inf is not None:
             changes.masked_fill_(self.found_inf > 0, 0.0)
         square_sums[rows] += torch.linalg.vector_norm(changes, dim=1).square() / table.shape[1]
@@ -161,6 +165,7 @@ def changed_by(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
         for name, tensor in tensors.items():
             if isinstance(tensor, torch.Tensor):
                 changed[id(parameter), name] = local(tensor)
+
     return changed
 
 

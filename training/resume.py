@@ -61,6 +61,7 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     checkpoint = load_last(run.checkpoints)
     checked(checkpoint.state, STATE, str(checkpoint.path), CheckpointError)
     put_weights(trainer.load_weights, checkpoint)
+
     try:  # without communication, whose errors are others
         put_state(trainer, checkpoint.state)
         for optimizer in trainer.training_step.update.optimizers:
@@ -69,6 +70,7 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         message = f"{checkpoint.path} is not a state of this run ({error})"
         raise CheckpointError(message) from error
+
     return checkpoint
 
 
@@ -76,6 +78,7 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Give a new trainer the state that `Trainer.state_dict` returned."""
     for name in SAVED:
         setattr(trainer, name, state[name])
+
     device = trainer.training_step.update.device
     trainer.sums = {name: total.to(device, copy=True) for name, total in state["sums"].items()}
     trainer.clock.set(state["seconds"])
@@ -83,9 +86,11 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
 
     saved = state["callbacks"]
     names = {callback.name for callback in trainer.callbacks}
+
     for callback in trainer.callbacks:
         if callback.name in saved:
             callback.load_state_dict(saved[callback.name])
+
     if ("bound" in names) != ("bound" in saved):
         trainer.best_loss = math.inf  # a `loss.bound` and a `loss.valid` do not compare
 
@@ -116,6 +121,7 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
         raise RunFolderError(
             f"{run.path}: its corpus {corpus.name} has changed since the run was trained on it"
         )
+
     checkpoint = restore(run, trainer)
     if checkpoint.path.stem == "previous":
         print(
@@ -128,16 +134,19 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
             f"{run.path} has spent its budget: give it a longer one, such as"
             f" {longer_budget(trainer.schedule)}"
         )
+
     saved = checkpoint.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
     for leftover in run.checkpoints.glob("*.tmp"):  # of a process that was killed while it wrote
         leftover.unlink()
+
     record(run, trainer.step, values)
     run.save_corpus(corpus.name, corpus.sha256)
     print(
         f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training",
         flush=True,
     )
+
     for callback in trainer.callbacks:
         if isinstance(callback, Recorder):
             warn_of_differences(saved["environment"], callback.environment)
@@ -163,6 +172,7 @@ def record(run: RunFolder, step: int, values: Mapping[str, Any]) -> None:
         # default.
         if key in before and before[key] != value:
             changed[key] = [before[key], value]
+
     run.append_event({"event": "resumed", "step": step, "changed": changed})
     run.save_config(dict(values))
 

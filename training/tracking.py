@@ -111,9 +111,11 @@ class Tracking(Callback):
         # exists.
         (self.run.path / "run.pid").unlink(missing_ok=True)
         server = dashboard_address()
+
         if server is not None:
             self.uploader = Uploader(Delivery(self.run, server), logger.log)
             self.uploader.start_and_report()
+
         try:
             monitor_singleton().silent(not self.is_terminal)
             with (
@@ -191,6 +193,7 @@ def shown_row(row: Row) -> list[tuple[str, Any]]:
     for name in ("accuracy.nsp.valid", "accuracy.sop.valid"):
         if name in row:
             scores.append(f"{name} {row[name]:.1%}  ")
+
     training = (
         f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
         f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s"

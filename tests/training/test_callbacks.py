@@ -35,8 +35,10 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
 
     for prompt, guesses in zip(PROMPTS, samples, strict=True):
         assert "".join(guess.truth for guess in guesses) == prompt
+
         masked = [guess for guess in guesses if guess.guess is not None]
         assert len(masked) == round(0.3 * len(prompt))
+
         for guess in masked:
             assert guess.guess in VOCABULARY.characters  # never [MASK]
             assert guess.is_correct == (guess.guess == guess.truth)
@@ -82,6 +84,7 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
     user.wanted = CHANGE
     panel = KnobPanel()
     resumed = KnobPanel()
+
     for each in (panel, panel, resumed):  # the dashboard still asks for what already applies
         resumed.load_state_dict(panel.state_dict())
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
@@ -119,6 +122,7 @@ def test_a_request_without_a_valid_difference_changes_nothing(
     panel = KnobPanel()
     for _ in range(2):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
+
     assert row_after(panel) == {"masking_prob": 0.15}
     assert events == []
     assert [line[:13] for line in user.lines] == ["not changed: "] * is_wrong
@@ -143,6 +147,7 @@ def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, use
     monkeypatch.setattr(RunFolder, "append_metrics", append_while_there_is_room)
     rows = [metrics_row(step) for step in (1, 2, 3, 4)]
     room = 0
+
     for row in rows[:3]:
         recorder.evaluated(trainer, row, None)
 
@@ -151,6 +156,7 @@ def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, use
     room = 2
     with pytest.raises(OSError, match="No space"):
         recorder.state_dict()
+
     assert written == rows[:2]
 
     room = 9
@@ -194,6 +200,7 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
         recorder.evaluated(trainer, ROW, weights)
         weights["weight"] += 1  # the training goes on
         assert not recorder.best_path.exists()
+
         gate.set()
         save(is_last=True)
 
@@ -203,8 +210,10 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
 
     monkeypatch.setattr("training.callbacks.recorder.save_last", lambda *_: tmp_path.mkdir())
     save(is_last=False)
+
     with pytest.raises(OSError, match="File exists"):
         save(is_last=True)
+
     assert user.lines == ["cannot write the checkpoint; will try again (File exists)"]
 
 
@@ -224,6 +233,7 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
     recording = Recording()
     trainer.callbacks = [recording]
     choice = ThreadChoice()
+
     for of_one, of_two, expected in ((0.95, 1.0, 2), (0.5, 1.0, 1), (1.0, 0.95, 1)):
         seconds = {1: of_one, 2: of_two}
         monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_, it=seconds: it)

@@ -65,6 +65,7 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
     Content.of({"weight": tensors[0]}, state).save(tmp_path / "file")
     found = load_checkpoint(tmp_path / "file").state
     assert repr({name: found[name] for name in state}) == repr(state)
+
     torch.testing.assert_close(found["tensors"], tensors, rtol=0, atol=0)
 
 
@@ -79,6 +80,7 @@ def test_weights_are_a_plain_file_even_if_two_modules_share_them(tmp_path):
     path = tmp_path / "best.safetensors"
     weights = tied().state_dict()
     Content.of(weights, {"step": 7}).save(path)
+
     with safe_open(path, "pt") as file:
         assert set(file.keys()) == set(weights)
         assert json.loads(file.metadata()["state"])["step"] == 7
@@ -102,6 +104,7 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
     path = folder / name
     content = bytearray(path.read_bytes())
     position = min(len(content) - 1, tenth * len(content) // 10)
+
     if damage == "flip":
         content[position] ^= 0x10
     else:
@@ -144,8 +147,10 @@ def test_code_in_a_file_is_not_executed_and_the_message_names_a_file_that_exists
 
     torch.save({"step": Evil()}, folder / LAST)
     (folder / PREVIOUS).write_bytes(pickle.dumps(Evil()))
+
     with one_line(CheckpointError, r"last\.safetensors is damaged"):
         load_last(folder)
+
     assert not (folder / "executed").exists()
     with one_line(CheckpointError, "holds no checkpoint to resume from"):
         load_last(folder / "nowhere")
@@ -177,6 +182,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
         with pytest.raises(Killed):
             save(tmp_path, 3)
         assert last_step(tmp_path) in (n_before, 3)
+
         moment = 99
         save(tmp_path, 4)
         renamed.clear()
@@ -193,6 +199,7 @@ def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monke
     monkeypatch.setattr(checkpoint, "write_atomically", write)
     with pytest.raises(OSError, match=r"new\.safetensors is damaged"):
         save(folder, 3)
+
     assert last_step(folder) == 2
 
     (folder / LAST).unlink()

@@ -48,6 +48,7 @@ def test_a_model_that_sees_the_labels_is_detected(train, short_play):
     }
     configs = configs_for("play", **keys)
     configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
+
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
         train(configs, data__corpus="play", **keys)
 
@@ -75,6 +76,7 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
     check_for_leak(losses, floor)
 
     noise = np.random.default_rng(seed).normal(0, 0.01, 100)
+
     for too_low in (floor - 0.2, floor - 0.2 - noise):  # also if the differences do not vary
         with pytest.raises(HealthCheckError):
             check_for_leak(too_low, floor)
@@ -84,11 +86,13 @@ def warnings_after(*rows: dict) -> list[str]:
     lines: list[str] = []
     trainer = SimpleNamespace(report=lines.append)
     checks = HealthChecks(unigram=3.35)
+
     for row in rows:
         state = checks.state_dict()
         checks = HealthChecks(unigram=3.35)
         checks.load_state_dict(state)  # a resumed run goes on counting
         checks.evaluated(trainer, row, None)
+
     return lines
 
 
@@ -132,7 +136,9 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     assert row["ignored_labels"] == 0.5
 
     nan = float("nan")
+
     with pytest.raises(HealthCheckError, match="no character was masked"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": nan})
+
     with pytest.raises(HealthCheckError, match=r"step 4 .* lower training\.learning_rate"):
         check_row(row | {"loss.valid": nan})

@@ -86,11 +86,13 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(
         process.send_signal(number)
         output = process.output(code)
         assert f"python experiment.py --resume {programs.run.path}" in output
+
         process = programs.resume()
 
     output = process.output()
     assert "resuming at step" in output
     assert "warning" not in output
+
     check_same(whole, programs.run)
     assert [event["event"] for event in programs.run.events()] == ["resumed"] * 2
 
@@ -105,6 +107,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
     assert process.wait(60) == -signal.SIGKILL
 
     generator = random.Random(0)
+
     for _ in range(4):
         process = programs.resume()
         for line in process.stdout:

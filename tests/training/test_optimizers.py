@@ -56,9 +56,11 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     by_muon = [names.pop(id(parameter)) for parameter in parameters_of(of_matrices)]
     assert len(by_muon) == 2 * 4
+
     for name in by_muon:
         assert name.startswith("encoder.layers.")
         assert name.endswith("weight")
+
     assert {id(parameter) for parameter in parameters_of(adamw)} == set(names)
 
 
@@ -73,6 +75,7 @@ def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
 
     table = model.encoder.ngrams.table.weight
     assert parameters_of(by_row) == [table]
+
     for optimizer in others:
         assert all(parameter is not table for parameter in parameters_of(optimizer))
 
@@ -98,6 +101,7 @@ def test_row_adagrad_follows_its_formula_and_changes_no_other_row(is_sparse):
     optimizer = RowAdagrad([table], lr=0.1)
     expected = start.clone()
     sums = torch.zeros(9)
+
     for seed, rows in enumerate(([0, 5, 7], [5], [2, 5])):
         gradient = torch.zeros(9, 4)
         gradient[rows] = random(len(rows), 4, seed=seed)
@@ -142,6 +146,7 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
     matrices = u * torch.logspace(0, math.log10(smallest), u.shape[2]) @ vt
     values = torch.linalg.svdvals(matrices)  # the iteration changes only these
     values = values / values.norm(dim=1, keepdim=True)
+
     for _ in range(STEPS):
         values = A * values + B * values**3 + C * values**5
 
@@ -182,6 +187,7 @@ def test_muon_agrees_with_pytorchs_own(momentum):
                 matrix.grad = random(*matrix.shape, seed=10 * step + number)
             optimizer.step()
         paths.append(matrices)
+
     for ours, theirs, first in zip(*paths, start, strict=True):
         assert (ours - theirs).norm() < 0.03 * (ours - 0.1 * first).norm()
 

@@ -86,6 +86,7 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     assert run.curves_path.exists()
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
+
     torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
 
 
@@ -132,6 +133,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("damage", ["truncated", "deleted"])
 def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed, damage):
     assert resume(run) == 0  # now there are two checkpoints
+
     last = run.checkpoints / "last.safetensors"
     for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
         DAMAGES[damage](last)
@@ -140,6 +142,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed,
         assert f"resuming at step {step}" in output
         assert load_checkpoint(last).state["step"] == last_step(run) == 4
         assert run.status()["status"] == "completed"
+
         shutil.copy(last, run.checkpoints / "previous.safetensors")
 
 
@@ -152,6 +155,7 @@ def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(
         content = path.read_bytes()
         damage(path)
         assert (str(path) if path.exists() else str(run.path)) in refused()
+
         path.write_bytes(content)
 
     needed.append(run.checkpoints / "last.safetensors")
@@ -247,12 +251,14 @@ def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, targ
     moved.path.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(run.path, moved.path)
     run.path.mkdir()
+
     for folder in (run.path, moved.path):
         (folder / "run.pid").write_text("1")  # left there by labml
 
     for steps in (4, 6):
         assert resume(moved, steps=steps) == 0
         assert last_step(moved) == steps
+
     assert [path.name for path in run.path.iterdir()] == ["run.pid"]
     assert "name: mlm" in (moved.path / "run.yaml").read_text()
 

@@ -50,6 +50,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
 
     losses = 0.0
     n_chars = 0
+
     for window, masked in zip(validation.windows, validation.masked, strict=True):
         inputs = window.masked_fill(masked, vocabulary.mask_token)
         with torch.no_grad():
@@ -75,6 +76,7 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     per_character = last["loss.valid_per_character"]
     assert last["bits_per_character"] == pytest.approx(per_character / math.log(2))
     assert per_character < last["loss.valid"] or tokens == "bytes"
+
     check_row(last)
     assert set(trained.run.reference_lines()) == {"uniform", "unigram"}
 
@@ -134,6 +136,7 @@ def test_word_masks_hide_whole_words(long_file, tokens):
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
 
     edge = torch.zeros(1)
+
     for window, row in zip(windows, masked, strict=True):
         changes = row.int().diff(prepend=edge, append=edge).nonzero()
         for begin, end in changes.view(-1, 2).tolist():
@@ -158,8 +161,10 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
     configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
     vocabulary = configs.data.vocabulary
     batch = configs.data.windows.draw(16, 64)
+
     for ids, segments in zip(batch.tokens, batch.extras["segments"], strict=True):
         assert vocabulary.decode(ids[:1]) == "[CLS]"
+
         second = vocabulary.decode(ids[segments == 1])
         assert second.endswith("[SEP]")
         assert objective == "sop" or second.startswith("ANN:\n")

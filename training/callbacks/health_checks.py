@@ -56,6 +56,7 @@ def check_row(row: Row) -> None:
             "no character was masked since the last evaluation: the masking strategy gives every character the weight"
             " 0, or masking.no_mask_tokens excludes them all"
         )
+
     if not (math.isfinite(row["loss.train"]) and math.isfinite(row["loss.valid"])):
         raise HealthCheckError(
             f"the loss is {row['loss.train']:g} in training and {row['loss.valid']:g} in validation at step"
@@ -109,6 +110,7 @@ class HealthChecks(Callback):
                 f"{row['ignored_labels']:.0%} of the selected positions have no label, because windows have too few"
                 " characters that may be masked: check masking.strategy, masking.no_mask_tokens, masking.masking_prob",
             )
+
         if self.n_near_unigram >= PLATEAU_EVALUATIONS and row["chars"] >= PLATEAU_CHARS:
             self._warn(
                 trainer,

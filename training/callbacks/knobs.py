@@ -30,6 +30,7 @@ class KnobPanel(Callback):
                 self._turn(trainer, knobs_of(requested))
             except InputError as error:
                 trainer.report(f"not changed: {error}")
+
         if self.knobs.masking_prob is not None:
             stage = replace(stage, masking_prob=self.knobs.masking_prob)
         return stage, factor * self.knobs.learning_rate_factor

@@ -52,6 +52,7 @@ def sample(
     generator = torch.Generator().manual_seed(SEED)
     device = next(model.parameters()).device
     samples = []
+
     for prompt in prompts:
         ids = vocabulary.encode(prompt)
         order = torch.rand(len(ids), generator=generator).argsort()
@@ -69,4 +70,5 @@ def sample(
         for position, token in zip(masked.tolist(), guessed.tolist(), strict=True):
             guesses[position] = Guess(shown[position], vocabulary.decode([token]))
         samples.append(guesses)
+
     return samples

@@ -48,6 +48,7 @@ class ThreadChoice(Callback):
         seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
         faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)
+
         if faster != now:
             threads = "1 thread is" if faster == 1 else f"{faster} threads are"
             trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
@@ -78,4 +79,5 @@ def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[
             call()
             if turn > 0:  # the first one starts threads
                 seconds[n_threads] += (time.perf_counter() - began) / TURNS
+
     return seconds
