@@ -148,6 +148,17 @@ def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, 
     assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")
 
 
+def test_a_text_that_has_moved_is_named(train, tmp_path, corpus_file, evaluated, refusal):
+    folder = tmp_path / "logs" / "mlm" / "run"
+    train(data__corpus=corpus_file, training__max_steps=1, folder=folder)
+    moved = corpus_file.rename(tmp_path / "moved.txt")
+    words = ["run", "--logs", tmp_path / "logs"]
+    assert "data.corpus" in refusal(main, *words)
+    assert "moved.txt" in evaluated("run", f"data.corpus={moved}")
+    another = written(tmp_path / "another.txt", moved.read_text()[1:])
+    assert "has changed since" in refusal(main, *words, f"data.corpus={another}")
+
+
 def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
     words = ["evaluate.py", "nowhere", "--logs", str(tmp_path / "logs")]
     program = fork_server.start(words, {"CUDA_VISIBLE_DEVICES": ""})

@@ -1,6 +1,7 @@
 """Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not
 needed."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -25,6 +26,7 @@ from training.callbacks.threads import CLEARLY_FASTER, seconds_by_threads
 from training.checkpoint import load_checkpoint, put_weights
 
 CLASSIFIER = "classifier.safetensors"  # the file of a classifier, in its folder
+MOVED = "data.corpus="  # before the path of a text that has moved, in words of programs
 TOLERANCE = 1e-4  # of the scores of exported models
 
 
@@ -76,25 +78,35 @@ class Trained:
         data.vocabulary = self.vocabulary
         if data.loaded.sha256 != self.run.corpus()["sha256"]:
             raise RunFolderError(
-                f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it"
+                f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it,"
+                f" or say where it is with {MOVED}PATH"
             )
         return data
 
 
-def load_trained(name: str = "last", logs: Path = ROOT / "logs") -> Trained:
+def load_trained(
+    name: str = "last", logs: Path = ROOT / "logs", corpus: str | None = None
+) -> Trained:
     """`load` the run called `name`: a folder, a uuid or its first characters, or `last`.
 
     `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`,
     such as `trained.vocabulary.encode(text)[None]`, if the model is a built-in one. Raises
     InputError if there is no such run.
     """
-    return load(find_run(name, logs))
+    return load(find_run(name, logs), corpus=corpus)
 
 
-def load(run: RunFolder, device: str = "cpu") -> Trained:
-    """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is
-    missing or damaged."""
-    trained = load_initial(run, device)
+def moved_corpus(word: str) -> str:
+    """The path of a text that has moved, in a word of a command line; the `type` of an argument."""
+    if not word.startswith(MOVED):
+        raise ArgumentTypeError(f"{word}: the only key here is {MOVED}PATH")
+    return word.removeprefix(MOVED)
+
+
+def load(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trained:
+    """Load a run's keys, vocabulary and best weights; `corpus` is the path of its text if that has
+    moved. Raises InputError if one of its files is missing or damaged."""
+    trained = load_initial(run, device, corpus)
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         if run.metrics():
@@ -111,10 +123,13 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
     return trained
 
 
-def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
-    """Load a run's keys and vocabulary, with initial weights. Raises InputError."""
+def load_initial(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trained:
+    """As `load`, with initial weights. Raises InputError."""
     tracking.be_quiet()
-    values = resolve(config_of(run), {"device": device}, trains=False)
+    overridden = {"device": device}
+    if corpus:
+        overridden["data.corpus"] = corpus
+    values = resolve(config_of(run), overridden, trains=False)
     try:
         vocabulary = vocabulary_of_run(run, values)
     except TokensError as error:
