@@ -8,9 +8,10 @@ from PIL import Image
 
 import writing.terminal
 from data.vocabulary import MASK
-from generate import SEPARATOR, main, reservation_about
+from generate import SEPARATOR, main
 from tests.conftest import made_once, train_in, written
 from tests.writing.test_terminal import Emulator, terminal
+from writing.prompts import reservation_about
 
 ALL_RATES = {
     "masking__randomize_prob": 0.0,
