@@ -34,12 +34,12 @@ def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
     for line in lines:
         try:
             request = checked(json.loads(line), REQUEST, "the request")
-            found = answer(trained, **{name: request[name] for name in REQUEST if name in request})
+            reply = answer(trained, **{name: request[name] for name in REQUEST if name in request})
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            found = {"error": f"the request is not JSON ({error})"}
+            reply = {"error": f"the request is not JSON ({error})"}
         except (ValueError, RecursionError) as error:
-            found = {"error": str(error)}
-        yield json.dumps(found)
+            reply = {"error": str(error)}
+        yield json.dumps(reply)
 
 
 @torch.inference_mode()
@@ -52,7 +52,8 @@ def answer(
     and heads, is returned as well. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
-    vocabulary, ids = trained.vocabulary, encode(text, trained, unknown=True)
+    vocabulary = trained.vocabulary
+    ids = encode(text, trained, unknown=True)
     windows = pieces(len(ids), trained.longest)
     if exact and (len(windows) > 1 or not is_of_play(trained)):
         raise ValueError(
@@ -60,31 +61,28 @@ def answer(
         )
     find = exactly if exact else predicted
     offsets = (ids == vocabulary.mask_token).nonzero().flatten()
-    candidates, name_of = list[Any](), cache(lambda i: vocabulary.decode([i]))
+    name_of = cache(lambda i: vocabulary.decode([i]))
+    candidates: list[Any] = []
     for window, part in windows:
         wanted = offsets[(part.start <= offsets) & (offsets < part.stop)] - window.start
-        if len(wanted):
-            best = find(trained, ids[window], wanted).topk(min(top, vocabulary.n_ordinary))
-            for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-                candidates.append(
-                    [[name_of(i), round(p, 5)] for p, i in zip(values, tokens, strict=True)]
-                )
+        if not len(wanted):
+            continue
+        best = find(trained, ids[window], wanted).topk(min(top, vocabulary.n_ordinary))
+        for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            pairs = zip(tokens, values, strict=True)
+            candidates.append([[name_of(i), round(share, 5)] for i, share in pairs])
     reply: dict[str, Any] = {
         "offsets": offsets.tolist(),
         "candidates": candidates,
         "is_of_play": is_of_play(trained),
     }
-    if (
-        attention is not None
-        and vocabulary.is_characters
-        and type(trained.model) is MaskedLanguageModel
-    ):
+    is_modern = type(trained.model) is MaskedLanguageModel
+    if attention is not None and vocabulary.is_characters and is_modern:
         shares = torch.zeros(len(ids))
         for window, part in windows:
             if part.start <= attention < part.stop:
-                shares[window] = attention_maps(trained.model, ids[window])[
-                    :, :, attention - window.start
-                ].mean((0, 1))
+                maps = attention_maps(trained.model, ids[window])
+                shares[window] = maps[:, :, attention - window.start].mean((0, 1))
         reply["attention"] = [round(share, 4) for share in shares.tolist()]
     return reply
 
@@ -97,18 +95,17 @@ def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
     """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot
     generate the text."""
-    floor, vocabulary = play.floor(), trained.vocabulary
+    floor = play.floor()
+    vocabulary = trained.vocabulary
     characters = vocabulary.encode(grammar().alphabet)
     number_of = torch.full((vocabulary.n_tokens,), floor.n_chars + 1)
-    number_of[characters], number_of[vocabulary.mask_token] = (
-        torch.arange(floor.n_chars),
-        floor.n_chars,
-    )
-    is_wanted = torch.zeros(len(ids), dtype=torch.bool).index_fill(0, wanted, True)
-    posteriors = floor.posteriors(number_of[ids][None], is_wanted[None])
-    return torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64).index_copy(
-        1, characters, posteriors
-    )
+    number_of[characters] = torch.arange(floor.n_chars)
+    number_of[vocabulary.mask_token] = floor.n_chars
+    is_wanted = torch.zeros(len(ids), dtype=torch.bool)
+    is_wanted[wanted] = True
+    shares = torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64)
+    shares[:, characters] = floor.posteriors(number_of[ids][None], is_wanted[None])
+    return shares
 
 
 def is_of_play(trained: Trained) -> bool:

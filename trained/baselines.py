@@ -34,18 +34,16 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
     ngrams.fit(labelled.texts)
 
     def features(units: Units) -> csr_matrix:
-        found = ngrams.transform(units.texts)
+        vectors = ngrams.transform(units.texts)
         if len(units.texts) == len(units.labels):
-            return found
-        first, second = found[0::2], found[1::2]
+            return vectors
+        first = vectors[0::2]
+        second = vectors[1::2]
         # u and v have the norm 1
         return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()
 
-    return _regression(
-        *in_few_dimensions(features(labelled), features(test)),
-        labelled.all_labels.numpy(),
-        n_labels,
-    )
+    known, tested = in_few_dimensions(features(labelled), features(test))
+    return _regression(known, tested, labelled.all_labels.numpy(), n_labels)
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -69,10 +67,11 @@ def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
 def _contexts(texts: list[str]) -> np.ndarray:
     """The characters at -4 to 4 of each character, `[n_characters, 9]`."""
     around = OUTSIDE * REACH
-    padded = [np.array(list(around + text + around)) for text in texts]
-    return np.concatenate(
-        [np.lib.stride_tricks.sliding_window_view(row, 2 * REACH + 1) for row in padded]
-    )
+    contexts = []
+    for text in texts:
+        padded = np.array(list(around + text + around))
+        contexts.append(np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1))
+    return np.concatenate(contexts)
 
 
 def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]:
@@ -102,8 +101,8 @@ def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> 
     # Folds are not shuffled, so most units of a text are in one fold.
     search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
     search.fit(labelled, labels)
-    found = torch.from_numpy(search.decision_function(test)).double()
-    scores[:, torch.from_numpy(search.classes_)] = (
-        torch.stack([-found, found], 1) if found.ndim == 1 else found
-    )
+    of_classes = torch.from_numpy(search.decision_function(test)).double()
+    if of_classes.ndim == 1:  # two labels
+        of_classes = torch.stack([-of_classes, of_classes], 1)
+    scores[:, torch.from_numpy(search.classes_)] = of_classes
     return scores

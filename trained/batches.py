@@ -13,16 +13,16 @@ TOKENS_AT_ONCE = 4_096
 
 def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> Iterator[list[int]]:
     """The numbers of the texts `[length]`, in batches of similar lengths, or of `equal_lengths`."""
+    lengths = [len(text) for text in texts]
     batch: list[int] = []
     # the first is the longest
-    for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):
-        longest = len(texts[batch[0]]) if batch else 0
-        if batch and (
-            (len(batch) + 1) * longest > TOKENS_AT_ONCE
-            or (equal_lengths and len(texts[number]) < longest)
-        ):
-            yield batch
-            batch = []
+    for number in sorted(range(len(texts)), key=lengths.__getitem__, reverse=True):
+        if batch:
+            longest = lengths[batch[0]]
+            is_full = (len(batch) + 1) * longest > TOKENS_AT_ONCE
+            if is_full or (equal_lengths and lengths[number] < longest):
+                yield batch
+                batch = []
         batch.append(number)
     if batch:
         yield batch
@@ -48,8 +48,7 @@ def pieces(length: int, longest: int) -> list[tuple[slice, slice]]:
     if length <= longest:
         return [(slice(0, length), slice(0, length))]
     starts = [*range(0, length - longest, max(1, longest // 2)), length - longest]
-    ends = [(start + longest + following) // 2 for start, following in pairwise(starts)] + [length]
-    decided = map(slice, [0, *ends], ends)
-    return [
-        (slice(start, start + longest), part) for start, part in zip(starts, decided, strict=True)
-    ]
+    ends = [(start + longest + next_start) // 2 for start, next_start in pairwise(starts)]
+    bounds = [0, *ends, length]
+    windows = [slice(start, start + longest) for start in starts]
+    return list(zip(windows, map(slice, bounds[:-1], bounds[1:]), strict=True))

@@ -7,6 +7,7 @@ probe left out.
 
 import copy
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -53,15 +54,14 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     read = features_of(classifier, texts)
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
-    features = classifier.inputs(read).numpy()
-    target, example = (
-        torch.cat(list(labels)).numpy(),
-        np.repeat(np.arange(len(labels)), [len(each) for each in labels]),
-    )
+    target = torch.cat(list(labels)).numpy()
+    example = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
-    features, target, example = features[kept], target[kept], example[kept]
-    mean, scale = features.mean(0), features.std(0)
+    target = target[kept]
+    features = classifier.inputs(read).numpy()[kept]
+    mean = features.mean(0)
+    scale = features.std(0)
     # fine-tuning may change a feature that hardly varies here
     scale = np.maximum(scale, 0.1 * scale.mean())
     features = (features - mean) / scale
@@ -69,13 +69,13 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
         # both texts of a choice in one
-        fold = example // (2 if classifier.kind == CHOICE else 1) % FOLDS
-        all_of_them = [
-            (columns, c) for columns in columns_of(classifier) for c in INVERSE_PENALTIES
-        ]
-        candidates = [classifier.chosen] if classifier.chosen else all_of_them
+        fold = example[kept] // (2 if classifier.kind == CHOICE else 1) % FOLDS
+        candidates = [classifier.chosen]
+        if not classifier.chosen:
+            candidates = list(product(columns_of(classifier), INVERSE_PENALTIES))
         classifier.chosen, model = regression(features, target, fold, candidates)
-        coefficients, intercepts = model.coef_, model.intercept_
+        coefficients = model.coef_
+        intercepts = model.intercept_
         if len(model.classes_) == 2:  # scikit-learn has one row for two labels
             coefficients = np.concatenate([-coefficients, coefficients]) / 2
             intercepts = np.array([-1, 1]) * intercepts / 2
@@ -103,10 +103,13 @@ def regression(
     """
     folds = range(FOLDS if len(target) < MANY_UNITS else 1)
     step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
-    some, labels, fold = (each[::step] for each in (features, target, fold))
+    some = features[::step]
+    labels = target[::step]
+    fold = fold[::step]
 
     def log_likelihood(candidate: Candidate) -> float:
-        (columns, c), found = candidate, []
+        columns, c = candidate
+        of_folds = []
         for left_out in folds:
             inner = fold != left_out
             if inner.all() or len(set(labels[inner])) < 2:
@@ -115,10 +118,13 @@ def regression(
             probabilities = np.zeros((int((~inner).sum()), labels.max() + 1))
             probabilities[:, model.classes_] = model.predict_proba(some[~inner][:, columns])
             of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
-            found.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
-        return float(np.mean(found)) if found else -np.inf
+            of_folds.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
+        return float(np.mean(of_folds)) if of_folds else -np.inf
 
-    columns, c = best = max(candidates, key=log_likelihood) if candidates[1:] else candidates[0]
+    best = candidates[0]
+    if len(candidates) > 1:
+        best = max(candidates, key=log_likelihood)
+    columns, c = best
     return best, fitted(features[:, columns], target, c)
 
 
@@ -131,11 +137,13 @@ def fitted(
     The weights are the same, because the penalty keeps them in this space.
     """
     model = LogisticRegression(C=c, max_iter=1_000, **options)
-    if features.shape[0] >= features.shape[1]:
+    n_units, n_features = features.shape
+    if n_units >= n_features:
         return model.fit(features, labels)
     basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
     model.fit(features @ basis, labels)
-    model.coef_, model.n_features_in_ = model.coef_ @ basis.T, features.shape[1]
+    model.coef_ = model.coef_ @ basis.T
+    model.n_features_in_ = n_features
     return model
 
 
@@ -147,8 +155,11 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
     if classifier.kind == PAIR:
         return [every[: classifier.n_layers], every]
     layer = every % classifier.n_features // classifier.d_model
-    found = [every, every[layer == classifier.n_layers - 1], every[layer >= classifier.n_layers]]
-    return found if classifier.kind == CHARACTER else [*found, every[2 * classifier.n_features :]]
+    last_layer = every[layer == classifier.n_layers - 1]
+    choices = [every, last_layer, every[layer >= classifier.n_layers]]
+    if classifier.kind != CHARACTER:
+        choices.append(every[2 * classifier.n_features :])
+    return choices
 
 
 def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
@@ -184,21 +195,19 @@ def fine_tuned(
     batches = [batch for _ in range(epochs) for batch in shuffled_batches(lengths, generator)]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)  # for dropout
-        for step, batch in enumerate(batches):
-            progress = step / len(batches)
-            set_learning_rate(
-                optimizers,
-                min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)),
-            )
-            target = pad_sequence(
-                [labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL
-            )
-            read = [texts[per_label * i + j] for i in batch.tolist() for j in range(per_label)]
+        for number, batch in enumerate(batches):
+            progress = number / len(batches)
+            warmed_up = (number + 1) / len(batches) / WARMUP
+            set_learning_rate(optimizers, min(warmed_up, (1 - progress) / (1 - WARMUP)))
+            read: list[Tensor] = []
+            targets: list[Tensor] = []
+            for i in batch.tolist():
+                read += texts[per_label * i : per_label * (i + 1)]
+                targets.append(labels[i])
+            target = pad_sequence(targets, batch_first=True, padding_value=NO_LABEL)
             with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
-                scores = classifier(*padded(read))
-                loss = F.cross_entropy(
-                    scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL
-                )
+                scores = classifier(*padded(read)).view(target.numel(), -1)
+                loss = F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
             loss.backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:

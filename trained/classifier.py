@@ -36,18 +36,20 @@ class Classifier(nn.Module):
 
     def __init__(self, model: Any, n_labels: int, kind: str):
         super().__init__()
-        self.model, self.kind = model, kind
-        self.n_layers, self.d_model = (
-            len(model.encoder.layers) + 1,
-            model.encoder.embedding.embedding_dim,
-        )
-        n_tokens = model.encoder.embedding.num_embeddings
+        self.model = model
+        self.kind = kind
+        self.n_layers = len(model.encoder.layers) + 1
+        n_tokens, self.d_model = model.encoder.embedding.weight.shape
         self.reads_expected = kind == CHARACTER and n_tokens <= LARGEST_ALPHABET
         # of a character
         self.n_features = self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
-        n_inputs = {CHARACTER: self.n_features, PAIR: self.n_layers + POOLS * self.n_features}
-        self.output = nn.Linear(n_inputs.get(kind, POOLS * self.n_features), n_labels)
+        n_inputs = self.n_features
+        if kind != CHARACTER:
+            n_inputs *= POOLS
+        if kind == PAIR:
+            n_inputs += self.n_layers
+        self.output = nn.Linear(n_inputs, n_labels)
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         return self.output(self.inputs(self.features(ids, mask)))
@@ -58,13 +60,11 @@ class Classifier(nn.Module):
         with recorded_inputs(self.model.encoder.layers) as calls:
             last = self.model.encoder(ids, attention_mask=mask)
         expected = self.model.predict(last).log_softmax(-1)
-        x = torch.cat(
-            [*(arguments[0] for arguments in calls), last, -expected.gather(-1, ids.unsqueeze(-1))],
-            -1,
-        )
+        surprise = -expected.gather(-1, ids.unsqueeze(-1))
+        x = torch.cat([*(arguments[0] for arguments in calls), last, surprise], -1)
         if self.reads_expected:
-            following = expected if mask is None else expected * mask.unsqueeze(-1)
-            x = torch.cat([x, expected, F.pad(following[:, 1:], (0, 0, 0, 1))], -1)
+            of_text = expected if mask is None else expected * mask.unsqueeze(-1)
+            x = torch.cat([x, expected, F.pad(of_text[:, 1:], (0, 0, 0, 1))], -1)
         if self.kind == CHARACTER:
             return x
         if mask is None:
@@ -84,9 +84,8 @@ class Classifier(nn.Module):
 
     def means(self, features: Tensor) -> Tensor:
         """The means of texts in each layer, `[n_texts, n_layers, d_model]`."""
-        return features[:, : self.n_layers * self.d_model].unflatten(
-            1, (self.n_layers, self.d_model)
-        )
+        shape = (self.n_layers, self.d_model)
+        return features[:, : self.n_layers * self.d_model].unflatten(1, shape)
 
 
 @torch.inference_mode()
@@ -96,10 +95,8 @@ def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Ten
     results: dict[int, Tensor] = {}
     for batch in batches_by_length(texts):
         values = function(*padded([texts[i] for i in batch]))
-        results |= {
-            i: v[: len(texts[i])] if of_characters else v[None]
-            for i, v in zip(batch, values, strict=True)
-        }
+        for i, value in zip(batch, values, strict=True):
+            results[i] = value[: len(texts[i])] if of_characters else value[None]
     return torch.cat([results[i] for i in range(len(texts))])
 
 
@@ -116,6 +113,6 @@ def scores_of(
     are known."""
     if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
         return of_units(texts, classifier, of_characters=True)
-    return classifier.output(
-        classifier.inputs(features_of(classifier, texts) if features is None else features)
-    )
+    if features is None:
+        features = features_of(classifier, texts)
+    return classifier.output(classifier.inputs(features))

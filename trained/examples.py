@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from data.tasks.task import CHARACTER, CHOICE, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, Example, Labels, Task
 from data.vocabulary import Vocabulary
 from trained.load import Trained
 
@@ -38,16 +38,16 @@ def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units
     """The units of examples, whose texts are cut after `longest` characters if that is given."""
     number = {label: i for i, label in enumerate(label_names(task))}
     texts = [text[:longest] for example in examples for text in example.texts]
-    if task.kind == CHOICE:
-        labels = [[number[label]] for _ in examples for label in ("right", "wrong")]
-    elif task.kind == CHARACTER:
-        labels = [
-            [number.get(label or "", NO_LABEL) for label in example.label[:longest]]
-            for example in examples
-        ]
-    else:
-        labels = [[number.get(str(example.label), NO_LABEL)] for example in examples]
-    return Units(texts, [torch.tensor(each) for each in labels])
+    labels: list[Tensor] = []
+    for example in examples:
+        names: Labels = [str(example.label)]
+        if task.kind == CHOICE:
+            labels.append(torch.tensor([number["right"]]))
+            names = ["wrong"]
+        elif task.kind == CHARACTER:
+            names = example.label[:longest]
+        labels.append(torch.tensor([number.get(name or "", NO_LABEL) for name in names]))
+    return Units(texts, labels)
 
 
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
@@ -73,9 +73,10 @@ def n_cut(texts: Sequence[str], trained: Trained) -> int:
 
 def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
     """How many characters of the texts have no token of their own."""
-    joined = "".join(texts)
-    known = set(vocabulary.characters) if vocabulary.is_characters else set(joined)
-    return sum(map(joined.count, set(joined) - known))
+    if not vocabulary.is_characters:
+        return 0
+    known = set(vocabulary.characters)
+    return sum(character not in known for text in texts for character in text)
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
@@ -84,16 +85,16 @@ def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
 
     Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
     """
-    vocabulary, longest = trained.vocabulary, trained.longest
-    if vocabulary.is_characters:
-        ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-        unknown = (
-            vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
-        )
-        found = [
-            torch.tensor([ids.get(character, unknown) for character in text[:longest]])
-            for text in texts
-        ]
-    else:
-        found = [vocabulary.encode(text)[:longest] for text in texts]
-    return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
+    vocabulary = trained.vocabulary
+    unknown_token = vocabulary.unknown_token
+    if unknown_token is None:
+        unknown_token = vocabulary.mask_token
+    id_of = {character: i for i, character in enumerate(vocabulary.ordinary)}
+    all_ids = []
+    for text in texts:
+        if vocabulary.is_characters:
+            ids = torch.tensor([id_of.get(c, unknown_token) for c in text[: trained.longest]])
+        else:
+            ids = vocabulary.encode(text)[: trained.longest]
+        all_ids.append(ids if len(ids) else torch.tensor([vocabulary.mask_token]))
+    return all_ids

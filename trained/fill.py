@@ -1,7 +1,7 @@
 """Fills the blanks of texts, most confident guess first."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, zip_longest
 from typing import NamedTuple
@@ -45,7 +45,8 @@ def encode(
     does not have are blanks; without it they raise ValueError. So do more than `most_blanks`
     blanks.
     """
-    vocabulary, mask = trained.vocabulary, trained.vocabulary.mask_token
+    vocabulary = trained.vocabulary
+    mask_token = vocabulary.mask_token
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
 
     def is_blank(symbol: re.Match[str]) -> bool:
@@ -54,11 +55,13 @@ def encode(
     parts = [torch.empty(0, dtype=torch.int64)]
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
-        parts.append(
-            torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts))
-        )
+        if are_blank:
+            parts.append(torch.full((len(texts),), mask_token))
+        else:
+            parts.append(vocabulary.encode("".join(texts)))
     ids = torch.cat(parts)
-    if (n_blanks := int((ids == mask).sum())) > most_blanks:
+    n_blanks = int((ids == mask_token).sum())
+    if n_blanks > most_blanks:
         raise ValueError(
             f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
         )
@@ -83,36 +86,34 @@ def fill(
     passes see it. A text longer than the windows in training is read in overlapping pieces.
     """
     cut = [pieces(len(text), trained.longest) for text in texts]
-    windows = [
-        text[window] for text, of_text in zip(texts, cut, strict=True) for window, _ in of_text
-    ]
-    found: dict[int, tuple[Tensor, list[Guess]]] = {}
+    windows = []
+    for text, of_text in zip(texts, cut, strict=True):
+        windows += [text[window] for window, _ in of_text]
+    filled: dict[int, tuple[Tensor, list[Guess]]] = {}
     for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):
-        found |= zip(
-            batch, _fill(trained, [windows[i] for i in batch], n_candidates, never), strict=True
-        )
-    in_order = (found[i] for i in range(len(windows)))
-    return [
-        _joined(trained.vocabulary, [(*piece, *next(in_order)) for piece in of_text])
-        for of_text in cut
-    ]
+        of_batch = _fill(trained, [windows[i] for i in batch], n_candidates, never)
+        filled |= zip(batch, of_batch, strict=True)
+    in_order = iter([filled[i] for i in range(len(windows))])
+    return [_joined(trained.vocabulary, of_text, in_order) for of_text in cut]
 
 
 def _joined(
-    vocabulary: Vocabulary, found: Sequence[tuple[slice, slice, Tensor, list[Guess]]]
+    vocabulary: Vocabulary,
+    of_text: Sequence[tuple[slice, slice]],
+    filled: Iterator[tuple[Tensor, list[Guess]]],
 ) -> Filled:
-    """The filled text of pieces: windows and what they decide, with their filled ids and guesses by
-    position."""
-    ids = torch.cat(
-        [
-            ids[part.start - window.start : part.stop - window.start]
-            for window, part, ids, _ in found
-        ]
-    )
+    """The filled text of windows and the parts that they decide; `filled` yields the ids and the
+    guesses by position of each window."""
+    parts = []
     guesses = []
-    for window, part, _, of_window in found:
-        moved = (guess._replace(offset=window.start + guess.offset) for guess in sorted(of_window))
-        guesses += [guess for guess in moved if part.start <= guess.offset < part.stop]
+    for window, part in of_text:
+        ids, of_window = next(filled)
+        parts.append(ids[part.start - window.start : part.stop - window.start])
+        for guess in sorted(of_window):
+            position = window.start + guess.offset
+            if part.start <= position < part.stop:
+                guesses.append(guess._replace(offset=position))
+    ids = torch.cat(parts)
     if not vocabulary.is_characters:  # from positions to offsets of characters
         guesses = [
             guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses
@@ -127,16 +128,17 @@ def _fill(
     """The filled ids of windows of one batch, and the guesses with their positions."""
     vocabulary = trained.vocabulary
     ids, mask = padded(texts)
-    forbidden = [character.encode() for character in never]
-    excluded = [
-        i
-        for i, surface in enumerate(vocabulary.surfaces)
-        if any(part in surface for part in forbidden)
-    ]
+    excluded: list[int] = []
+    for character in never:
+        part = character.encode()
+        excluded += [i for i, surface in enumerate(vocabulary.surfaces) if part in surface]
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     token = cache(lambda i: vocabulary.decode([i]))
-    while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
+    while True:
+        rows = (ids == vocabulary.mask_token).any(1).nonzero().flatten()
+        if not len(rows):
+            break
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
         padding = {} if mask is None else {"attention_mask": mask[rows]}
@@ -149,11 +151,10 @@ def _fill(
         nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1
         best = probabilities[nth_blank].topk(n_candidates)
         ids[rows, columns] = best.indices[:, 0]
-        found = (rows, columns, best.indices, best.values)
-        for row, column, indices, values in zip(*(each.tolist() for each in found), strict=True):
-            guesses[row].append(
-                Guess(column, [(token(i), value) for i, value in zip(indices, values, strict=True)])
-            )
-    return [
-        (row[: len(text)], of_text) for row, text, of_text in zip(ids, texts, guesses, strict=True)
-    ]
+        tokens = best.indices.tolist()
+        shares = best.values.tolist()
+        for i, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+            names = [token(each) for each in tokens[i]]
+            guesses[row].append(Guess(column, list(zip(names, shares[i], strict=True))))
+    filled = [row[: len(text)] for row, text in zip(ids, texts, strict=True)]
+    return list(zip(filled, guesses, strict=True))

@@ -18,9 +18,8 @@ def recorded_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ..
     calls: list[tuple[Any, ...]] = []
     with ExitStack() as hooks:
         for module in modules:
-            hooks.enter_context(
-                module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
-            )
+            hook = module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
+            hooks.enter_context(hook)
         yield calls
 
 
@@ -39,12 +38,8 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
     for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
         heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
-        scores = (
-            rotate(query, cos, sin)
-            @ rotate(key, cos, sin).transpose(-1, -2)
-            / query.shape[-1] ** 0.5
-        )
-        maps.append(scores.softmax(-1).squeeze(0))
+        products = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2)
+        maps.append((products / query.shape[-1] ** 0.5).softmax(-1).squeeze(0))
     return torch.stack(maps)
 
 
@@ -59,12 +54,9 @@ def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[s
         raise ConfigError(
             f"nearest_characters compares characters, and the tokens of this run are {vocabulary.tokens}"
         )
-    vectors = torch.nn.functional.normalize(
-        model.encoder.embedding.weight[: vocabulary.n_ordinary], dim=-1
-    )
+    n_characters = vocabulary.n_ordinary
+    vectors = nn.functional.normalize(model.encoder.embedding.weight[:n_characters], dim=-1)
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
-    nearest = similarity.topk(min(n, vocabulary.n_ordinary - 1)).indices
-    return {
-        character: vocabulary.decode(row)
-        for character, row in zip(vocabulary.characters, nearest, strict=True)
-    }
+    nearest = similarity.topk(min(n, n_characters - 1)).indices
+    texts = [vocabulary.decode(row) for row in nearest]
+    return dict(zip(vocabulary.characters, texts, strict=True))

@@ -26,7 +26,8 @@ def pseudo_log_likelihoods(
     and a period as long as the texts, this is the sum of Salazar et al. Characters that the run
     does not know are left out: it cannot predict them.
     """
-    mask_token, n_ordinary = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary
+    mask_token = trained.vocabulary.mask_token
+    n_ordinary = trained.vocabulary.n_ordinary
     sums = torch.zeros(len(texts), dtype=torch.float64)
     for batch in batches_by_length(texts):
         ids, attended = padded([texts[i] for i in batch])
@@ -37,13 +38,8 @@ def pseudo_log_likelihoods(
             if not len(positions):
                 continue
             logits = trained.model(ids.masked_fill(masked, mask_token), positions, attended)
-            targets = ids.flatten()[positions]
-            losses = (
-                logits[:, :n_ordinary]
-                .double()
-                .log_softmax(-1)
-                .gather(1, targets[:, None])
-                .squeeze(1)
-            )
-            sums.index_add_(0, torch.tensor(batch)[positions // ids.shape[1]], losses)
+            targets = ids.flatten()[positions, None]
+            log_probs = logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets)
+            numbers = torch.tensor(batch)[positions // ids.shape[1]]
+            sums.index_add_(0, numbers, log_probs.squeeze(1))
     return sums / width
