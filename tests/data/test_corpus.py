@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import lzma
 import os
@@ -61,11 +62,9 @@ def test_a_stalled_download_ends_at_the_time_limit(serve, drip: bytes):
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
-        handler.send_header("Content-Length", "1115394")
         handler.end_headers()
         while not done.wait(0.05):  # silent, or one byte now and then
             handler.wfile.write(drip)
-            handler.wfile.flush()
 
     began = time.monotonic()
     with pytest.raises(CorpusError, match="cannot download"):
@@ -78,20 +77,16 @@ def test_an_endless_download_is_aborted(serve):
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        try:
+        with contextlib.suppress(OSError):  # the client closes the connection, as it should
             while True:
                 handler.wfile.write(b"x" * 65_536)
-        except OSError:
-            pass  # the client has closed the connection, as it should
 
     assert len(download(serve(answer), 200_000)) <= 200_000 + 65_536
 
 
 def test_a_missing_server_and_one_that_does_not_speak_http_are_clear_errors(serve):
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"SSH-2.0-OpenSSH\r\n")
-
-    for url in ("http://127.0.0.1:1/input.txt", serve(answer)):
+    other_protocol = serve(lambda handler: handler.wfile.write(b"SSH-2.0-OpenSSH\r\n"))
+    for url in ("http://127.0.0.1:1/input.txt", other_protocol):
         with pytest.raises(CorpusError, match="cannot download tiny Shakespeare"):
             download(url, 1)
 
@@ -150,49 +145,43 @@ def one_line_error(name: str) -> str:
     return str(raised.value)
 
 
-UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing file": (lambda path: None, "No such file"),
-    "empty file": (Path.touch, "is empty"),
-    "UTF-16 without a mark": (
-        lambda path: path.write_bytes("text".encode("utf-16-le")),
-        "has zero bytes",
-    ),
-    "Latin-1": (lambda path: path.write_bytes(b"caf\xe9"), "is not UTF-8 text (byte 3)"),
-    "xz": (
-        lambda path: path.write_bytes(lzma.compress(b"some text")),
-        "is compressed (xz): unpack it first",
-    ),
-    "named pipe": (os.mkfifo, "not a regular file"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
-    "symlink loop": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "No such file": lambda path: None,
+    "is empty": Path.touch,
+    "has zero bytes": lambda path: path.write_bytes("text".encode("utf-16-le")),
+    "is not UTF-8 text (byte 3)": lambda path: path.write_bytes(b"caf\xe9"),
+    "is compressed (xz)": lambda path: path.write_bytes(lzma.compress(b"some text")),
+    "not a regular file": os.mkfifo,
+    "not a regular file (": lambda path: path.symlink_to("/dev/zero"),
+    "Too many levels of symbolic links": lambda path: path.symlink_to(path),
     # it takes no room on the disk
-    "too large": (lambda path: path.open("wb").truncate(10**12), "larger than"),
+    "larger than": lambda path: path.open("wb").truncate(10**12),
 }
 
 
 @pytest.mark.parametrize("by", ["name", "variable", "cache"])
-@pytest.mark.parametrize("kind", UNUSABLE)
-def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, kind, by):
+@pytest.mark.parametrize("reason", UNUSABLE)
+def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, reason, by):
     """Without the checks, a pipe hangs and a device exhausts the memory."""
-    path, (make, message) = without_text / "tiny_shakespeare.txt", UNUSABLE[kind]
-    make(path)
-    if by == "name" and kind == "too large":
-        message = "is a binary file"
+    path = without_text / "tiny_shakespeare.txt"
+    UNUSABLE[reason](path)
+    if by == "name" and reason == "larger than":
+        reason = "is a binary file"  # a large text may be of any size
     if by == "variable":
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(path))
-    elif by == "cache" and kind in ("missing file", "symlink loop"):
-        message = "cannot download"
     error = one_line_error(str(path) if by == "name" else "tiny_shakespeare")
-    assert message in error
-    assert "cannot download" in error or str(path) in error
+    if by == "cache" and not path.exists():
+        assert "cannot download" in error
+    else:
+        assert reason.removesuffix(" (") in error
+        assert str(path) in error
 
 
-@pytest.mark.parametrize(
-    "name", ["~nosuchuser/x", "a\0b", "\ud800", "x" * 5_000, "a\nb", "a\x1b[31m\u2028b", ""]
-)
-def test_a_name_that_no_usable_file_has_is_refused_with_one_line(
-    name: str, without_text, monkeypatch
-):
+BAD_NAMES = ["~nosuchuser/x", "a\0b", "\ud800", "x" * 5_000, "a\nb", "a\x1b[31m\u2028b", ""]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_no_usable_file_has_is_refused_with_one_line(name, without_text, monkeypatch):
     assert "cannot read" in one_line_error(name)
     if name and name not in ("a\0b", "\ud800"):  # no environment variable can hold these two
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, name)
@@ -218,9 +207,7 @@ def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_t
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, len(whole(loaded))) == ("play", 1_000_000)
     assert loaded.automaton is not None
-    banner = said[-1]
-    assert "NOT tiny Shakespeare" in banner
-    assert "cannot download" in banner  # why
-    assert "data.corpus=PATH" in banner  # and how to get the real text
+    for part in ("NOT tiny Shakespeare", "cannot download", "data.corpus=PATH"):
+        assert part in said[-1]
     monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, "/nowhere.txt")
     assert "cannot read '/nowhere.txt'" in one_line_error("auto")

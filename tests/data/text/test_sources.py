@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 
 from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text import sources
 from data.text.conversion import convert
-from data.text.sources import Block, list_sources, read_blocks
+from data.text.sources import list_sources, read_blocks
 from data.text.stored import StoredTokens
 from data.tokens.bpe import train
 from data.tokens.bytes import ByteVocabulary
@@ -60,34 +61,33 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(
     write: Callable[[Path], Path], tmp_path: Path
 ):
     loaded = load_corpus(str(write(tmp_path / "texts")))
-    files = zip(loaded.stored.files, loaded.stored.n_training, strict=True)
-    halves = [("".join(block.text for block in read_blocks(file)), n) for file, n in files]
-    assert "".join(text for text, _ in halves) == TEXT
-    training, validation = (
-        "".join(text[:n] for text, n in halves),
-        "".join(text[n:] for text, n in halves),
-    )
+    training = ""
+    validation = ""
+    for file, n in zip(loaded.stored.files, loaded.stored.n_training, strict=True):
+        text = "".join(block.text for block in read_blocks(file))
+        training += text[:n]
+        validation += text[n:]
+    assert Counter(training + validation) == Counter(TEXT) == loaded.counts
     assert (loaded.training, loaded.validation) == (training, validation)
-    assert loaded.counts == Counter(TEXT)
     for vocabulary in (Vocabulary(loaded.counts), ByteVocabulary()):
         tokens = loaded.stored.tokenized(vocabulary)
-        expected = vocabulary.encode(training)
-        assert tokens.training.ids.tolist() == expected.tolist()
-        assert tokens.validation.ids.tolist() == vocabulary.encode(validation).tolist()
-        assert tokens.training.ids.element_size() == 1
-        assert (
-            tokens.training.counts.tolist()
-            == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
-        )
+        for part, text in ((tokens.training, training), (tokens.validation, validation)):
+            expected = vocabulary.encode(text)
+            assert part.ids.dtype == torch.uint8
+            assert torch.equal(part.ids.long(), expected)
+            assert torch.equal(part.counts, expected.bincount(minlength=vocabulary.n_ordinary))
+
+
+def write_rows(path: Path, rows: list[str], **options) -> Path:
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, **options)
+    return path
 
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     path = tmp_path / "texts"
     path.mkdir()
     (path / "1.txt").write_text("one ö")
-    pyarrow.parquet.write_table(
-        pyarrow.table({"text": ["zwei", "drei ", "vier"]}), path / "2.parquet"
-    )
+    write_rows(path / "2.parquet", ["zwei", "drei ", "vier"])
     (path / "3.txt").write_text("five" * 10)
     convert(list_sources(path), ByteVocabulary(), [5, 13, 30], tmp_path / "ids")
     ends = StoredTokens.open(tmp_path / "ids")
@@ -96,8 +96,7 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
 
 
 def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
-    path = tmp_path / "text.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["ab", "a", "b", "ab"]}), path)
+    path = write_rows(tmp_path / "text.parquet", ["ab", "a", "b", "ab"])
     vocabulary = SubwordVocabulary(train("ab " * 100, 260))
     convert(list_sources(path), vocabulary, [2], tmp_path / "ids")
     ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
@@ -105,93 +104,74 @@ def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
 
 
 def test_copies_of_rows_are_left_out_and_counted(tmp_path: Path):
-    said: list[str] = []
-    path = tmp_path / "text.parquet"
-    heading, document, *others = "Heading\n", TEXT[:300], TEXT[300:900], TEXT[900:]
-    rows = [heading, document, heading, others[0], document, others[1], document]
-    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path)
-    loaded = load_corpus(str(path), said.append)
-    assert "leaving out 2 rows of Parquet files, which are copies of others in their file" in said
-    assert (
-        loaded.training + loaded.validation == heading + document + heading + others[0] + others[1]
-    )
-    again: list[str] = []
-    assert load_corpus(str(path), again.append).counts == loaded.counts
-    assert again == [
-        "leaving out 2 rows of Parquet files, which are copies of others in their file"
-    ]
+    heading = "Heading\n"
+    document = TEXT[:300]
+    rest = TEXT[300:]
+    rows = [heading, document, heading, document, rest, document]
+    path = write_rows(tmp_path / "text.parquet", rows)
+    for reading in (["reading 1 of 1 files"], []):
+        said: list[str] = []
+        loaded = load_corpus(str(path), said.append)
+        assert loaded.training + loaded.validation == heading + document + heading + rest
+        assert [line.split(" (")[0] for line in said[:-1]] == reading
+        assert said[-1].startswith("leaving out 2 rows of Parquet files")
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
-    path = written(tmp_path / "text.txt", "one line")
-    assert [*read_blocks(list_sources(path)[0])] == [Block("one line", [8])]
-    for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000, "слово и дело\n" * 5_000):
-        path.write_text(text)
-        blocks = [block.text for block in read_blocks(list_sources(path)[0])]
+    def blocks_of(text: str) -> list[str]:
+        (source,) = list_sources(written(tmp_path / "text.txt", text))
+        blocks = [block.text for block in read_blocks(source)]
         assert "".join(blocks) == text
-        assert len(blocks) > 3
+        return blocks
+
+    assert blocks_of("one line") == ["one line"]
+    for text in ("ä€𝄞" * 20_000, "\n" * 50_000):
+        assert len(blocks_of(text)) > 3
     for text in (TEXT, "слово и дело\n" * 5_000, ("word " * 1_500 + "\n") * 10):
-        path.write_text(text)
-        *full, _ = (block.text for block in read_blocks(list_sources(path)[0]))
+        *full, _ = blocks_of(text)
+        assert len(full) > 2
         assert all(block.endswith("\n") for block in full)
 
 
 def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
-    path = tmp_path / "text.parquet"
-    rows = [f"{i}{TEXT[:1_000]}" for i in range(30_000)] + ["x" * 20_000_000]  # in one row group
-    pyarrow.parquet.write_table(
-        pyarrow.table({"text": rows}), path, row_group_size=len(rows), use_dictionary=False
-    )
+    rows = [f"{i}{TEXT[:1_000]}" for i in range(30_000)] + ["x" * 20_000_000]
+    in_one_group = {"row_group_size": len(rows), "use_dictionary": False}
+    path = write_rows(tmp_path / "text.parquet", rows, **in_one_group)
     pool = pyarrow.system_memory_pool()
     before = pool.max_memory()
     pyarrow.set_memory_pool(pool)
-    blocks = [(len(block.text), len(block.ends)) for block in read_blocks(list_sources(path)[0])]
-    assert sum(n_chars for n_chars, _ in blocks) == sum(map(len, rows))
-    assert sum(n_ends for _, n_ends in blocks) == len(rows)
-    assert max(n_chars for n_chars, _ in blocks) <= 20_000
+    n_chars = []
+    n_ends = 0
+    for block in read_blocks(list_sources(path)[0]):
+        n_chars.append(len(block.text))
+        n_ends += len(block.ends)
+    assert sum(n_chars) == sum(map(len, rows))
+    assert n_ends == len(rows)
+    assert max(n_chars) <= 20_000
     assert pool.max_memory() - before < 30_000_000
 
 
 GZIP = gzip.compress(TEXT.encode())
+DAMAGED = GZIP[:5_000] + b"\xff" * 1_000 + GZIP[6_000:]
 NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
 
 
 @pytest.mark.parametrize(
-    ("suffix", "make", "message"),
+    ("suffix", "content", "message"),
     [
-        ("txt", Path.touch, "is empty: remove it"),
-        ("txt", lambda path: path.write_bytes(b"\x7fELF" + bytes(100)), "is a binary file"),
-        (
-            "txt",
-            lambda path: path.write_bytes(b"x" * 25_000 + b"caf\xe9"),
-            "is not UTF-8 text (byte 25003)",
-        ),
+        ("txt", b"", "is empty: remove it"),
+        ("txt", b"\x7fELF" + bytes(100), "is a binary file"),
+        ("txt", b"x" * 25_000 + b"caf\xe9", "is not UTF-8 text (byte 25003)"),
         ("txt", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
         ("txt", lambda path: path.symlink_to(path.parent), "leads back to a folder above it"),
         ("txt", os.mkfifo, "is not a regular file"),
         ("txt", lambda path: path.symlink_to("nowhere"), "No such file"),
-        (
-            "gz",
-            lambda path: path.write_bytes(GZIP[:-1_000]),
-            "ended before the end-of-stream marker",
-        ),
-        (
-            "GZ",
-            lambda path: path.write_bytes(GZIP[:5_000] + b"\xff" * 1_000 + GZIP[6_000:]),
-            "cannot read",
-        ),
-        ("zst", lambda path: path.write_bytes(b"no Zstandard"), "cannot read"),
-        ("parquet", lambda path: path.write_bytes(b"no Parquet"), "cannot read"),
-        (
-            "tgz",
-            lambda path: path.write_bytes(GZIP),
-            "is compressed (gzip): unpack it first, or use plain text in .gz",
-        ),
-        (
-            "bz2",
-            lambda path: path.write_bytes(bz2.compress(TEXT.encode())),
-            "is compressed (bzip2)",
-        ),
+        ("gz", GZIP[:-1_000], "ended before the end-of-stream marker"),
+        ("GZ", DAMAGED, "cannot read"),
+        ("zst", b"no Zstandard", "cannot read"),
+        ("parquet", b"no Parquet", "cannot read"),
+        ("tgz", GZIP, "is compressed (gzip): unpack it first, or use plain text in .gz"),
+        ("bz2", bz2.compress(TEXT.encode()), "is compressed (bzip2)"),
         (
             "parquet",
             lambda path: pyarrow.parquet.write_table(NUMBERS, path),
@@ -199,13 +179,14 @@ NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_in_one_line(
-    suffix: str, make: Callable[[Path], object], message: str, tmp_path: Path
-):
+def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, message, tmp_path: Path):
     path = tmp_path / "texts" / f"z bad.{suffix}"
     path.parent.mkdir()
-    (path.parent / "good.txt").write_text(TEXT)
-    make(path)
+    written(path.parent / "good.txt", TEXT)
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content)
     with one_line(CorpusError, re.escape(message)) as raised:
         load_corpus(str(tmp_path / "texts"))
     assert str(path) in str(raised.value)
@@ -216,8 +197,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
     (source,) = list_sources(path)
     blocks = read_blocks(source)
     next(blocks)
-    with open(path, "a") as file:
-        file.write("one more line\n")
+    written(path, TEXT + "one more line")
     with pytest.raises(CorpusError, match="has changed while it was read"):
         list(blocks)
 
