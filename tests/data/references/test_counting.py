@@ -15,8 +15,7 @@ def ids_of(text: str) -> tuple[np.ndarray, int]:
 def test_witten_bell_by_hand():
     """After `a` in `abacab`, with one neighbor visible: total 3, types 2 (b twice, c once)."""
     training, n_chars = ids_of("abacab")
-    window, masked = np.array([[0, 1]]), np.array([[False, True]])
-    result = count(training, window, masked, n_chars)
+    result = count(training, np.array([[0, 1]]), np.array([[False, True]]), n_chars)
     unigram = (2 + 0.5) / (6 + 0.5 * 3)
     assert np.exp(-result.losses[0]) == pytest.approx((2 + 2 * unigram) / (3 + 2))
     assert result.correct.tolist() == [True]
@@ -33,10 +32,12 @@ def test_masked_neighbors_and_other_windows_are_not_used():
     training, n_chars = ids_of("the cat sat on the mat. " * 50)
     windows = training[:64].reshape(2, 32)
     masked = np.zeros((2, 32), dtype=bool)
-    masked[0, [5, 6, 31]] = masked[1, 0] = True
+    masked[0, [5, 6, 31]] = True
+    masked[1, 0] = True
     before = count(training, windows, masked, n_chars).losses
     other = windows.copy()
-    other[0, 6], other[1, 1:] = 0, 1  # a masked neighbor, and the other window
+    other[0, 6] = 0  # a masked neighbor
+    other[1, 1:] = 1  # the other window
     after = count(training, other, masked, n_chars).losses
     assert after[0] == before[0]  # position 5, next to the changed position 6, which is masked
     assert after[2] == before[2]  # position 31 of window 0, next to window 1
@@ -50,7 +51,8 @@ def test_contexts_that_were_never_seen_give_finite_losses(
 ):
     """For any size of the alphabet."""
     generator = np.random.default_rng(seed)
-    training, windows = generator.integers(0, 3, 12), generator.integers(0, n_characters, (2, 20))
+    training = generator.integers(0, 3, 12)
+    windows = generator.integers(0, n_characters, (2, 20))
     masked = generator.random((2, 20)) < rate
     losses = count(training, windows, masked, n_chars=n_characters).losses
     assert losses.shape == (masked.sum(),)

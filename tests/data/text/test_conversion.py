@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from data import corpus
 from data.corpus import CorpusError, load_corpus
@@ -13,6 +14,7 @@ from data.play.grammar import play
 from data.text import conversion, sources
 from data.text.conversion import convert
 from data.text.sources import list_sources
+from data.text.stored import StoredText
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 from tests.conftest import in_files, limited, one_line
@@ -70,15 +72,18 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
 def test_what_is_not_noted_as_progress_is_written_again(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    files, folder, noted = list_sources(text), tmp_path / "ids", []
-    monkeypatch.setattr(
-        conversion,
-        "write_json",
-        lambda path, found: noted.append(found) or write_json(path, found),
-    )
+    files = list_sources(text)
+    folder = tmp_path / "ids"
+    noted = []
+
+    def write_and_keep(path: Path, content: object) -> None:
+        noted.append(json.dumps(content))
+        write_json(path, content)
+
+    monkeypatch.setattr(conversion, "write_json", write_and_keep)
     convert(files, VOCABULARY, N_CHARS, folder)
     whole = content(folder)
-    for progress in (json.dumps(noted[len(noted) // 2]), "damaged"):
+    for progress in (noted[len(noted) // 2], "damaged"):
         (folder / "done.json").unlink()
         (folder / "progress.json").write_text(progress)
         convert(files, VOCABULARY, N_CHARS, folder)
@@ -89,8 +94,12 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_
     loaded = load_corpus(str(text))
     with limited(resource.RLIMIT_FSIZE, 100_000), one_line(CorpusError, "cannot convert the text"):
         loaded.stored.tokenized(VOCABULARY)
-    tokens = loaded.stored.tokenized(VOCABULARY)
-    assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
+    check_training_ids(loaded.stored)
+
+
+def check_training_ids(stored: StoredText) -> None:
+    ids = stored.tokenized(VOCABULARY).training.ids
+    assert torch.equal(ids.long(), VOCABULARY.encode(TEXT[:N_TRAINING]))
 
 
 @pytest.mark.parametrize("name", ["training.ids", "documents", "done.json"])
@@ -99,8 +108,7 @@ def test_a_damaged_conversion_is_repeated(name: str, text: Path):
     loaded.stored.tokenized(VOCABULARY)
     (path,) = corpus.CACHE.rglob(name)
     path.write_bytes(path.read_bytes()[:10])
-    tokens = loaded.stored.tokenized(VOCABULARY)
-    assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
+    check_training_ids(loaded.stored)
 
 
 def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
@@ -117,16 +125,14 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     text: Path, monkeypatch
 ):
     loaded = load_corpus(str(text))
-    first = loaded.stored.tokenized(VOCABULARY)
+    check_training_ids(loaded.stored)
     os.utime(text / "001.txt")  # a new time, the same content
     with monkeypatch.context() as patch:
-        patch.setattr(conversion, "read_blocks", None)  # would be called to convert
+        patch.setattr("data.text.conversion.read_blocks", None)  # would be called to convert
         patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256
-        assert (
-            again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
-        )
+        check_training_ids(again.stored)
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
     said: list[str] = []
