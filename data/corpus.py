@@ -79,8 +79,10 @@ class Corpus:
             if not is_unicode(document):
                 raise CorpusError(f"{name}: document {number} has a lone surrogate: remove it")
             texts.append(document)
+
         if not any(texts):
             raise CorpusError(f"{name}: the documents have no text")
+
         return cls.from_text(name, "\n".join(texts))
 
     @cached_property
@@ -134,6 +136,7 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
         raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
     if large is None:
         return Corpus.from_text(path, text)
+
     stored = StoredText.open(large, CACHE, announce)
     return Corpus(path, *stored.samples, stored=stored)
 
@@ -149,11 +152,13 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
         text = _read_text(path, source)
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
+
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
     content = download(TINY_SHAKESPEARE_URL, TINY_SHAKESPEARE_BYTES)
     _check_hash(content, f"the file at {TINY_SHAKESPEARE_URL}")
     with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
         write_atomically(cached, content)
+
     return content.decode("utf-8")
 
 

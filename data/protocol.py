@@ -59,6 +59,7 @@ def validation_set(
             f" validation window of {WINDOW_LEN}, so it needs at least"
             f" {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
         )
+
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
     windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)]
     windows = windows.to(device).long()
@@ -69,6 +70,7 @@ def validation_set(
         raise CorpusError(
             "every masked token of the validation text is [UNK]: choose other data.tokens"
         )
+
     return validation
 
 

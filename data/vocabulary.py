@@ -79,6 +79,7 @@ class Vocabulary:
         ids = self._id_of_code[codes]
         if (ids < 0).any():
             raise ValueError(f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary")
+
         return torch.from_numpy(ids)
 
     @cached_property
@@ -128,6 +129,7 @@ def characters_of(
         raise CorpusError(
             f"data.unknown_below={unknown_below:g}: no character has such a share of the text"
         )
+
     characters |= set(extra)
     n = len(characters)
     if n > MOST_CHARACTERS:
@@ -136,7 +138,9 @@ def characters_of(
             f" {MOST_CHARACTERS:,}): set data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to"
             " read rare characters as [UNK]"
         )
+
     special = [PAD, MASK]
     if not counts.keys() <= characters:
         special.append(UNK)
+
     return Vocabulary(characters, [*special, *special_tokens])

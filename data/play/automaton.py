@@ -54,6 +54,7 @@ class Automaton:
             if i % 100 == 0 and (after - visits).abs().sum() < 1e-12:
                 return (after / after.sum()).flatten()
             visits = after
+
         raise ArithmeticError(
             "the automaton's chain does not converge to a stationary distribution"
         )
@@ -73,6 +74,7 @@ class Automaton:
             character, description, successors = state
             key = (character, frozenset(description.items()), frozenset(successors.items()))
             group.append(number.setdefault(key, len(number)))
+
         characters, of_groups, moves = zip(*number, strict=True)
         merged_successors = []
         for each in moves:
@@ -80,6 +82,7 @@ class Automaton:
             for state, probability in sorted(each):
                 after[group[state]] += probability
             merged_successors.append(dict(after))
+
         of_groups = tuple(map(dict, of_groups)) if self.descriptions else ()
         merged = Automaton("".join(characters), tuple(merged_successors), of_groups)
         return merged if len(number) == len(group) else merged.merged()
@@ -105,6 +108,7 @@ class Automaton:
                     draws = uniform(100_000).tolist()
                 choice = bisect_right(cumulative[state], draws.pop())
             state = successors[state][choice]
+
         return path
 
 
@@ -143,12 +147,14 @@ class Builder:
         if description:
             self.describing(**description).choice(start, weights, end)
             return
+
         by_first: dict[str, dict[str, float]] = defaultdict(dict)
         for text, weight in weights.items():
             if text:
                 by_first[text[0]][text[1:]] = weight
             else:
                 self._edges[start][end] = self._edges[start].get(end, 0.0) + weight
+
         for character, rests in by_first.items():
             node = self.joint(character)
             self._edges[start][node] = sum(rests.values())
@@ -174,6 +180,7 @@ class Builder:
                 reached = states_after(target) if is_joint else {target: 1.0}
                 for state, probability in reached.items():
                     result[state] += weight / total * probability
+
             return result
 
         first = next(iter(states_after(start)))
@@ -186,6 +193,7 @@ class Builder:
                     number[target] = len(order)
                     order.append(target)
             successors.append({number[t]: p for t, p in states_after(node).items()})
+
         return Automaton(
             "".join(self._characters[node] or "" for node in order),
             tuple(successors),

@@ -61,6 +61,7 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
             after = {state: p / total for state, p in states.items()}
             probs[number_of(character, after)] = total
         successors.append(probs)
+
     return Automaton(characters, tuple(successors))
 
 
@@ -71,4 +72,5 @@ def entropy_rate(automaton: Automaton) -> float:
     entropies = []
     for successors in beliefs.successors:
         entropies.append(-sum(p * math.log(p) for p in successors.values()))
+
     return float(beliefs.stationary() @ torch.tensor(entropies, dtype=torch.float64))

@@ -97,6 +97,7 @@ class Floor:
         for some in shown.split(TEXTS_AT_ONCE):
             logs = torch.stack([total.log() for _, total in self._forward(some, given)], 1)
             sums.append(logs.masked_fill(some == self.n_chars, 0.0).sum(1))
+
         return torch.cat(sums)
 
     def _sums(
@@ -117,6 +118,7 @@ class Floor:
             for t, states in self._posteriors(some, here, given):
                 sums[t].index_add_(0, group, states)
             joint.append(sums.permute(2, 0, 1)[here])
+
         probabilities = torch.cat(joint)
         return probabilities / probabilities.sum(1, keepdim=True)
 
@@ -133,6 +135,7 @@ class Floor:
                 )
             if wanted[:, t].any():
                 kept[t] = state
+
         # P(shown after t | state at t)
         future = torch.ones(len(self.char_of_state), len(shown), dtype=torch.float64)
         for t in reversed(range(min(kept, default=shown.shape[1]), shown.shape[1])):

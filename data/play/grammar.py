@@ -57,12 +57,14 @@ def grammar() -> Automaton:
         for begin in elsewhere:
             build.text(over, "", begin, NEW_TOPIC / len(elsewhere))
         _speech(build, topic, turn, free[topic, turn], asked[topic, turn], over, asked[other])
+
     automaton = build.automaton(free[scenes[0]])
     # Tell spaces and punctuation from the words that they were built with.
     descriptions = list(automaton.descriptions)
     for state, character in enumerate(automaton.characters):
         if not character.isalpha():
             descriptions[state] = {**descriptions[state], "word": "space or punctuation"}
+
     return replace(automaton, descriptions=tuple(descriptions))
 
 
@@ -142,6 +144,7 @@ def _clause(
         part.choice(acting, adverbs, verb, word="adverb")
         part.choice(verb, _weighted(topic.verbs, ""), stem, word="verb")
         part.text(stem, verb_ending, verbed, word="verb ending")
+
     build.text(verbed, "", end, 0.35)
     build.text(verbed, " ", object_begins, 0.65)
     _noun_phrase(build, topic, object_begins, end)
@@ -170,5 +173,6 @@ def _weighted(
     weights = {word + after: 1 / (rank + 10) for rank, word in enumerate(choices, start=1)}
     if total is None:
         return weights
+
     unscaled = sum(weights.values())
     return {text: total * (weight / unscaled) for text, weight in weights.items()}

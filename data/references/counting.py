@@ -75,6 +75,7 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         # the last pair of each context is its most frequent one
         by_count = np.lexsort((pair_counts, context_of_pair))
         best[seen] = pairs[by_count[types.cumsum()[context] - 1]] % n_chars
+
     return Counts(-np.log(probs), best == truth)
 
 
@@ -134,4 +135,5 @@ def _count_pairs(
         pairs, inverse = np.unique(np.concatenate([pairs, new_pairs]), return_inverse=True)
         weights = np.concatenate([counts, new_counts])
         counts = np.bincount(inverse, weights=weights).astype(np.int64)
+
     return pairs, counts

@@ -28,10 +28,12 @@ def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
     """Why counting and the floor, which predict every character, do not apply; empty if they do."""
     if vocabulary.is_characters and vocabulary.unknown_token is None:
         return ""
+
     losses = "counting and the floor do" if corpus.automaton else "counting does"
     tokens = vocabulary.tokens
     if vocabulary.unknown_token is not None:
         tokens += " with [UNK]"
+
     return f"{losses} not apply to {tokens}"
 
 
@@ -90,6 +92,7 @@ def _count(corpus: Corpus) -> np.ndarray:
         validation_ids = corpus.stored.tokenized(vocabulary).validation.ids
     else:
         validation_ids = vocabulary.encode(corpus.validation)
+
     validation = validation_set(validation_ids)
     training = vocabulary.encode(corpus.training).numpy()
     counts = count(

@@ -31,6 +31,7 @@ class References:
         self._counted = ""
         if corpus.is_sample:
             self._counted = f", which has read {len(corpus.training):,} characters only"
+
         self._receiver: Connection | None = None
         if why_not:
             return

@@ -111,6 +111,7 @@ def _windows(distinction: str, n: int, seed: int) -> list[Example]:
         text = "".join(automaton.characters[state] for state in states)
         labels = [automaton.descriptions[state].get(distinction) for state in states]
         examples.append(Example((text,), labels))
+
     return examples
 
 
@@ -183,6 +184,7 @@ def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
         end = PARAGRAPH if len(second) < PIECE else ""
         firsts.append(heading + first + PARAGRAPH)
         seconds.append(HEADING + second + end)
+
     together = log_probabilities(list(map(str.__add__, firsts, seconds)))
     alone = log_probabilities([PARAGRAPH + second for second in seconds])
     return together + log_probabilities([PARAGRAPH]) - log_probabilities(firsts) - alone
@@ -198,6 +200,7 @@ def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
         second = written[2 * (i if is_next else elsewhere[i]) + 1]
         label = "next" if is_next else "elsewhere"
         examples.append(Example((first[-PIECE:], second[:PIECE]), label))
+
     return examples
 
 
@@ -225,6 +228,7 @@ def _some_broken(n: int, seed: int) -> list[Example]:
     for speech, text in zip(written[: n // 2], compress(changed, is_broken), strict=False):
         examples.append(Example((speech.text,), "grammatical"))
         examples.append(Example((text,), "broken"))
+
     return examples
 
 
@@ -249,5 +253,6 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
             changes.append((i, i + 1, "." if character == "?" else "?"))
         if word in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
             changes += [(i, i + 1, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
+
     begin, end, new = changes[int(generator.integers(len(changes)))]
     return text[:begin] + new + text[end:]

@@ -32,6 +32,7 @@ def parts(use: str, name: str = TINY_SHAKESPEARE) -> tuple[str, str]:
     corpus = load_corpus(name)
     if use == REPORT:
         return corpus.training, corpus.validation
+
     end = int(0.9 * len(corpus.training))
     return corpus.training[:end], corpus.training[end:]
 
@@ -78,6 +79,7 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
             f"speaker: the text has {n_pool} speeches to learn from, and {n_test} others for the"
             f" test: at least {FEWEST_SPEECHES} and 1 are needed"
         )
+
     return sampled
 
 
@@ -97,6 +99,7 @@ def _balanced(text: str) -> list[Example]:
             questions.append(Example((sentence[:-1],), "question"))
         else:
             others.append(Example((sentence[:-1],), "other"))
+
     n = min(len(questions), len(others))
     return _sample(questions, n, 0) + _sample(others, n, 0)
 

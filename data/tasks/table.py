@@ -35,6 +35,7 @@ def from_csv(path: Path) -> Task:
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
             " labels, in lower case, separated by commas; it has " + (", ".join(columns) or "none")
         )
+
     examples = {}  # with their splits; equal rows count once
     for number, row in enumerate(rows, start=1):
         split = row.pop("split", "") or ""
@@ -44,6 +45,7 @@ def from_csv(path: Path) -> Task:
             examples[_example(row, kind), split] = None
         except ValueError as error:
             raise CorpusError(f"row {number} of {path}: {error}") from error
+
     return _split(path.name, kind, list(examples))
 
 
@@ -68,19 +70,23 @@ def _example(row: dict[str, str], kind: str) -> Example:
     """
     if None in row:
         raise ValueError("it has too many columns: quote texts that contain commas")
+
     for name in sorted(row):
         if not row[name]:
             raise ValueError(f"the column {name} is empty")
+
     label = row.get("label") or row["labels"]
     if not label.isprintable():
         raise ValueError(f"the label {label[:40]!r} has a character that cannot be printed")
     if kind == PAIR:
         return Example((row["text_a"], row["text_b"]), label)
+
     text = row["text"]
     if kind == TEXT:
         return Example((text,), label)
     if len(label) != len(text):
         raise ValueError("labels must have one character per character of the text")
+
     return Example((text,), tuple(label))
 
 
@@ -102,6 +108,7 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
             is_training = seen[label] <= round(TRAINING_SHARE * n_unsplit[label], 6)
             split = "train" if is_training else "test"
         (pool if split == "train" else test).append(example)
+
     pool = list(dict.fromkeys(pool))  # a row may occur with and without a split
     known = {example.texts for example in pool}
     test = [example for example in test if example.texts not in known]
@@ -117,14 +124,17 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
             f" training texts, such as {rare[0]!r} with {counts[rare[0]]}: merge such labels, and"
             " group numbers into classes"
         )
+
     task = Task(name, kind, pool, test)
     only_in_test = set(Task(name, kind, test, []).labels) - set(task.labels)
     if only_in_test:
         raise CorpusError(
             f"{name}: a test text has the label {min(only_in_test)!r}, and no training text has it"
         )
+
     if len(task.labels) < 2 or not test:
         raise CorpusError(
             f"{name}: two labels are needed, and a test text that is not a training text"
         )
+
     return task

@@ -66,6 +66,7 @@ def convert(
                 note(n_done)
                 noted = time.monotonic()
         note(n_done)
+
     counts = {
         Path(part).stem: _counts(folder / part, dtype, n_ids) for part in (TRAINING, VALIDATION)
     }
@@ -86,6 +87,7 @@ def _output(
     progress = dict.fromkeys(("blocks", *FILES), 0)
     with suppress(OSError, ValueError):  # nothing is converted yet
         progress = json.loads(read_bytes(path))
+
     with ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "ab")) for name in FILES}
         if any(progress[name] > file.tell() for name, file in files.items()):  # a damaged folder
@@ -142,6 +144,7 @@ def _encoded(
     ids = [np.empty(0, dtype)]  # up to each border
     for begin, end in pairwise(borders):
         ids.append(vocabulary.encode(block.text[begin:end]).numpy().astype(dtype))
+
     n_ids = np.cumsum([len(each) for each in ids])
     ends = np.stack([n_ids, borders], axis=1)[np.isin(borders, block.ends)]
     return part, block, np.concatenate(ids), ends

@@ -25,4 +25,5 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
     # refused, timed out, reset, broken off, not HTTP
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
+
     return content

@@ -85,8 +85,10 @@ def list_sources(path: Path) -> list[Source]:
         raise CorpusError(
             f"data.corpus: cannot read {error.filename or path!r} ({error.strerror or error})"
         ) from error
+
     if not sources:
         raise CorpusError(f"data.corpus: the folder {str(path)!r} has no files")
+
     return sources
 
 
@@ -94,12 +96,14 @@ def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
+
     status = path.stat()
     folder = (status.st_dev, status.st_ino)
     if folder in parents:
         raise CorpusError(
             f"data.corpus: the link {str(path)!r} leads back to a folder above it: remove it"
         )
+
     for name in sorted(os.listdir(path)):
         if not name.startswith("."):
             yield from _files(path / name, (*parents, folder))
@@ -199,6 +203,7 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
         else:
             documents.append(document)
             size += len(document)
+
     yield _joined(documents, n_copies)
 
 
@@ -212,6 +217,7 @@ def _rows(path: Path) -> Iterator[str]:
         raise CorpusError(
             f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {others})"
         )
+
     for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
         for row in batch.column(0):
             yield row.as_py() or ""

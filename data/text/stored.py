@@ -48,12 +48,15 @@ class StoredIds:
             raise CorpusError(
                 f"data.corpus: the text is too short: its {path.stem} part has no tokens"
             )
+
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
         self._map.madvise(mmap.MADV_RANDOM)
         with warnings.catch_warnings():  # that the tensor must not be written to
             warnings.simplefilter("ignore", UserWarning)
             self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
+
         if len(self.ids) != self.counts.sum():
             raise ValueError(f"{path} is not whole")
 
@@ -74,6 +77,7 @@ class StoredIds:
         lengths = (offsets.amax(1) + 1) * size - begins
         for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
             self._map.madvise(mmap.MADV_WILLNEED, begin, length)
+
         ids = self.ids[offsets].long()
         self._map.madvise(mmap.MADV_DONTNEED)
         return ids
@@ -104,12 +108,14 @@ class StoredText:
             raise CorpusError(
                 f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})"
             ) from error
+
         first = {file.sha256: file for file in reversed(files)}
         n_left_out = len(files) - len(first)
         if n_left_out:
             announce(
                 f"leaving out {n_left_out:,} of {len(files):,} files, which are copies of others"
             )
+
         n_copies = sum(file.n_copies for file in first.values())
         if n_copies:
             announce(
@@ -158,6 +164,7 @@ class StoredText:
             return hashes[0]
         if len(hashes) > 1:
             hashes = [f"{one} {n}" for one, n in zip(hashes, self.n_training, strict=True)]
+
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
     @cached_property
@@ -185,6 +192,7 @@ class StoredText:
                     texts[part].append(block.text[begin:end])
                 offsets[part] += n
                 bar.update(n)
+
         return "".join(texts[TRAINING]), "".join(texts[VALIDATION])
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
@@ -233,6 +241,7 @@ class StoredTokens:
         ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2))
         if not len(ends) or ends[-1, 0] != len(training):
             raise ValueError(f"{DOCUMENTS} is not whole")
+
         return cls(training, validation, *ends.T.contiguous())
 
 

@@ -52,6 +52,7 @@ def survey(
             f"reading {len(new):,} of {len(sources):,} files ({n_bytes / 1e6:,.1f} MB), which are"
             " new or have changed"
         )
+
     n_bytes_read(sum(source.size for source in sources) - n_bytes)
     for source, counted in groupby(parallel_map(_count, _blocks(new)), key=itemgetter(0)):
         entry = _summed(source, counted, n_bytes_read)
@@ -59,10 +60,12 @@ def survey(
         lines.append(entry)
         known[source.path] = entry
         entries[source] = entry
+
     surveyed = {entry.path: entry for entry in entries.values() if entry}
     if len(lines) > len(surveyed) or known != surveyed:  # lines are out of date
         content = "".join(_line(entry) + "\n" for entry in surveyed.values())
         write_atomically(cache, content.encode())
+
     return list(surveyed.values())
 
 
@@ -123,12 +126,15 @@ def _summed(
             content = block.text.encode()
             digest.update(content)
             n_bytes_read(len(content))
+
     if not counts.any():
         raise CorpusError(f"{name} has no text: remove it")
+
     sha256 = digest.hexdigest()
     if not is_plain(source.path):
         n_bytes_read(source.size)
         sha256 = _sha256(source.path)
+
     of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
     n_chars = int(counts.sum())
     return Surveyed(
@@ -161,4 +167,5 @@ def _split_folder(files: Sequence[Surveyed]) -> list[int]:
         if n <= left or n > longest_whole:
             n_training[i] = min(left, n)
         left = max(0, left - n)
+
     return n_training

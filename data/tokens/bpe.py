@@ -31,10 +31,12 @@ def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, An
     path = cache_path(corpus.sha256, n)
     with contextlib.suppress(TokensError):  # not cached yet, or damaged
         return read_tokenizer(path)
+
     announce(f"training a BPE of {n:,} tokens")
     tokenizer = renumbered(train(corpus.training, n))
     with contextlib.suppress(OSError):  # without a cache, it is trained again next time
         write_atomically(path, json.dumps(tokenizer).encode())
+
     return tokenizer
 
 

@@ -42,6 +42,7 @@ class PiecesOfUtf8(Vocabulary):
         begins = n_bytes.cumsum() - n_bytes + self._leading_spaces[ids.cpu().numpy()]
         if not len(char_of_byte):
             return text, torch.zeros(len(ids), dtype=torch.int64)
+
         return text, torch.from_numpy(char_of_byte[begins.clip(max=len(char_of_byte) - 1)])
 
     def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
@@ -71,6 +72,7 @@ def _decoded(content: bytes) -> tuple[str, np.ndarray]:
     if escaped.any():
         codes = np.where(escaped, ord(REPLACEMENT), codes)
         text = codes.astype("<u4").tobytes().decode("utf-32-le")
+
     return text, np.repeat(np.arange(len(codes)), n_bytes)
 
 

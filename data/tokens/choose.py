@@ -23,14 +23,17 @@ def vocabulary_of(
     special_tokens = (PAD, MASK, *special_tokens)
     if tokens == BYTES:
         return ByteVocabulary(special_tokens)
+
     match = BPE.fullmatch(tokens)
     if not match:
         return SubwordVocabulary(read_tokenizer(Path(tokens)), special_tokens)
+
     size = int(match[1])
     vocabulary = SubwordVocabulary(bpe(corpus, size, announce), special_tokens)
     n = vocabulary.n_ordinary
     if n < size:
         announce(f"data.tokens={tokens}: the text has only {n:,} tokens that are frequent")
+
     return vocabulary
 
 
@@ -47,4 +50,5 @@ def load_vocabulary(description: Mapping[str, Any], tokenizer: Any = None) -> Vo
         return SubwordVocabulary(description["tokenizer"], special_tokens)
     if tokens == CUSTOM:
         return CustomVocabulary(tokenizer, description["source"], special_tokens)
+
     return Vocabulary(description["characters"], special_tokens)

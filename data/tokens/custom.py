@@ -47,8 +47,10 @@ class CustomVocabulary(PiecesOfUtf8):
             if name in texts or name in special_tokens:
                 raise TokensError(f"data.tokens: the tokenizer has the token {token!r} twice")
             texts[name] = text
+
         if not texts:
             raise TokensError("data.tokens: the tokenizer has no tokens")
+
         self.number_tokens(texts, special_tokens)
 
     def encode(self, text: str) -> torch.Tensor:
@@ -59,10 +61,12 @@ class CustomVocabulary(PiecesOfUtf8):
         except (TypeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:100]
             raise TokensError(f"data.tokens: encode() returns no list of ids ({reason})") from error
+
         if ids.ndim != 1 or bool(((ids < 0) | (ids >= self.n_ordinary)).any()):
             raise TokensError(
                 f"data.tokens: encode() must return integers from 0 to {self.n_ordinary - 1}"
             )
+
         return ids
 
     def description(self) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
             unknown = model["vocab"][model["unk_id"]][0]
     else:
         id_of = dict(model["vocab"])
+
     special = SPECIAL | {unknown}
     for token in content["added_tokens"]:
         id_of[token["content"]] = token["id"]
@@ -103,6 +104,7 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     tokens += [PAD, MASK]
     if unknown in id_of:
         tokens.append(UNK)
+
     new_id_of = {token: i for i, token in enumerate(tokens)}
 
     if is_unigram:
@@ -114,8 +116,10 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
         model["vocab"] = new_id_of
         if unknown:
             model["unk_token"] = UNK
+
     if "dropout" in model:
         model["dropout"] = None
+
     added = [
         token | {"id": new_id_of[token["content"]]}
         for token in content["added_tokens"]
@@ -151,9 +155,11 @@ class SubwordVocabulary(PiecesOfUtf8):
         self.tokenizer = dict(tokenizer)
         with as_tokens_error("the tokenizer of the vocabulary cannot be loaded"):
             self._tokenizer, texts = load(tokenizer)
+
         special = [PAD, MASK]
         if self._tokenizer.token_to_id(UNK) is not None:
             special.append(UNK)
+
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.number_tokens(texts, special)
 
@@ -162,11 +168,13 @@ class SubwordVocabulary(PiecesOfUtf8):
         pieces = list(pieces_of(text, PIECE))
         with as_tokens_error("the tokenizer cannot encode the text"):
             encodings = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
+
         ids = torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings])
         if torch.isin(ids, torch.tensor([self.padding_token, self.mask_token])).any():
             raise TokensError(
                 f"the tokenizer reads {PAD} or {MASK} in the text as a special token: remove it"
             )
+
         return ids
 
     def description(self) -> dict[str, Any]:
@@ -201,11 +209,13 @@ def surfaces(tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]) ->
             else token.encode()
             for token in ordinary
         ]
+
     texts = [text.encode() for text in decoded_alone(tokenizer, len(ordinary))]
     if "ByteFallback" in decoders:
         for i, token in enumerate(ordinary):
             if match := BYTE.fullmatch(token):
                 texts[i] = bytes.fromhex(match[1])
+
     return texts
 
 
@@ -215,6 +225,7 @@ def decoded_alone(tokenizer: Any, n: int) -> list[str]:
     anchor = next((i for i, text in enumerate(texts) if text.isalpha()), None)
     if anchor is None:
         return texts
+
     before = texts[anchor]
     after = tokenizer.decode([anchor, anchor], skip_special_tokens=False)[len(before) :]
     sequences = [[anchor, i, anchor] for i in range(n)]
@@ -222,6 +233,7 @@ def decoded_alone(tokenizer: Any, n: int) -> list[str]:
         rest = text.removeprefix(before)
         if text.startswith(before) and rest.endswith(after):
             texts[i] = rest.removesuffix(after)
+
     return texts
 
 

@@ -69,6 +69,7 @@ def test_a_stalled_download_ends_at_the_time_limit(serve, drip: bytes):
     began = time.monotonic()
     with pytest.raises(CorpusError, match="cannot download"):
         download(serve(answer), 2_000_000, seconds=0.5)
+
     done.set()
     assert time.monotonic() - began < 10
 
@@ -108,8 +109,10 @@ def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(
     with monkeypatch.context() as context:
         context.setenv(corpus.ENVIRONMENT_VARIABLE, str(tmp_path / "text.txt"))
         assert whole(load_corpus("tiny_shakespeare")) == shakespeare
+
     with pytest.raises(CorpusError, match="delete it"):  # a damaged cache
         load_corpus("tiny_shakespeare")
+
     (without_text / "tiny_shakespeare.txt").write_text(shakespeare)
     assert whole(load_corpus("tiny_shakespeare")) == shakespeare
 
@@ -121,6 +124,7 @@ def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
     if not is_cached:
         without_text.rmdir()
         without_text.write_text("a file in place of the folder")
+
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
     said: list[str] = []
     loaded = load_corpus("auto", said.append)
@@ -169,6 +173,7 @@ def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, re
         reason = "is a binary file"  # a large text may be of any size
     if by == "variable":
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(path))
+
     error = one_line_error(str(path) if by == "name" else "tiny_shakespeare")
     if by == "cache" and not path.exists():
         assert "cannot download" in error
@@ -209,5 +214,6 @@ def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_t
     assert loaded.automaton is not None
     for part in ("NOT tiny Shakespeare", "cannot download", "data.corpus=PATH"):
         assert part in said[-1]
+
     monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, "/nowhere.txt")
     assert "cannot read '/nowhere.txt'" in one_line_error("auto")

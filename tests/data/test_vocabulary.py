@@ -47,10 +47,12 @@ def test_no_character_is_unknown_if_all_are_kept(extra, unknown_below):
 def test_too_few_and_too_many_characters_are_refused():
     with pytest.raises(CorpusError, match="no character has such a share"):
         characters_of(COUNTS, "", 0.9, ())
+
     many = Counter(map(chr, range(0x3400, 0xD800)))
     many["a"] = 1_000_000
     with pytest.raises(CorpusError, match="41,985 different characters are too many"):
         characters_of(many, "", 0.0, ())
+
     assert characters_of(many, "", 1e-5, ()).n_tokens == 4
 
 

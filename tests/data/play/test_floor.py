@@ -55,6 +55,7 @@ def by_enumeration(
     places = torch.arange(len(shown))
     for ids, probability in paths(automaton, len(shown)):
         joint[places, ids] += probability * given[shown, ids].prod()
+
     return joint / joint.sum(1, keepdim=True), joint[0].sum().item()
 
 
@@ -112,6 +113,7 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     for state, value in enumerate(values):
         column = ["none", "x", "y"].index(value or "none")
         expected[:, column] += ((fitting == state) * weights[:, None]).sum(0) / weights.sum()
+
     floor = Floor(described)
     assert floor.values("kind") == ["none", "x", "y"]
     beliefs = floor.beliefs(shown[None], torch.ones(1, 5, dtype=torch.bool), "kind")

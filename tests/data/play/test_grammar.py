@@ -72,6 +72,7 @@ def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(t
         sentence = re.split(r"(?<=[.!])\s", speech)[-1]
         assert sentence.split(" ")[0] in words.QUESTION_WORDS
         assert spoken[i + 1][1].split(",")[0] in ("Ya", "No", "Ye", "So")
+
     assert not any("?" in speech[:-1] for _, speech in spoken)
 
 
@@ -93,6 +94,7 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text: str):
         assert singular != (article.lower() in words.PLURAL_ARTICLES)
         assert verb.endswith(words.SINGULAR_VERB if singular else words.PLURAL_VERB), sentence
         checked += 1
+
     assert checked > 1_000
 
 
@@ -128,6 +130,7 @@ def test_states_know_the_distinctions_of_the_grammar():
         if written in ".?!":
             assert sentence[at] == {".": "statement", "?": "question", "!": "exclamation"}[written]
         assert (word[at] == "space or punctuation") == (not written.isalpha())
+
     assert len(set(places)) == 13  # all kinds of words; endings are the other two
 
 

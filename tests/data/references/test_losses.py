@@ -57,6 +57,7 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
     with monkeypatch.context() as patch:
         patch.setattr(reference_losses, "_count", None)  # would be called to compute them
         again = window_losses(coins)
+
     assert np.array_equal(again["counting"], first["counting"])
     assert np.array_equal(again["floor"], first["floor"])
     (path,) = (empty_cache / "references").iterdir()

@@ -96,6 +96,7 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report
     for label, guess in zip(labels, beliefs.argmax(1), strict=True):
         if label is not None:
             right.append(label == values[guess])
+
     assert np.mean(right) == pytest.approx(task.ceiling(), abs=0.003)
 
 

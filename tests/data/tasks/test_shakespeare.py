@@ -22,6 +22,7 @@ def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespe
     task = tasks[name]
     if name == "capitals":
         shakespeare = shakespeare.lower()
+
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
     training = corpus.training
     validation = corpus.validation
@@ -29,6 +30,7 @@ def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespe
         marks = dict.fromkeys(map(ord, PUNCTUATION))
         training = training.translate(marks)
         validation = validation.translate(marks)
+
     assert all(example.texts[0] in training for example in task.pool)
     assert all(example.texts[0] in validation for example in task.test)
     assert not {example.texts for example in task.pool} & {example.texts for example in task.test}

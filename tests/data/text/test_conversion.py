@@ -63,6 +63,7 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
         process.kill()
         process.join()
         sizes.append(ids.stat().st_size)
+
     assert not (folder / "done.json").exists()
     assert sizes == sorted(sizes)  # each attempt went on from the one before
     convert(files, VOCABULARY, N_CHARS, folder)
@@ -115,6 +116,7 @@ def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
     (text / "z.txt").write_bytes(b"a\0b")
     with one_line(CorpusError, "is a binary file"):
         load_corpus(str(text))
+
     (text / "z.txt").unlink()
     said: list[str] = []
     load_corpus(str(text), said.append)
@@ -133,6 +135,7 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256
         check_training_ids(again.stored)
+
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
     said: list[str] = []

@@ -51,6 +51,7 @@ def write_folder(path: Path) -> Path:
     pyarrow.parquet.write_table(table, path / "2.parquet", row_group_size=50)
     with pyarrow.CompressedOutputStream(str(path / "3.zst"), "zstd") as file:
         file.write(third.encode())
+
     in_files(path / "4", fourth, 50)
     (path / "4" / ".hidden").write_text("not part of the text")
     return path
@@ -67,6 +68,7 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(
         text = "".join(block.text for block in read_blocks(file))
         training += text[:n]
         validation += text[n:]
+
     assert Counter(training + validation) == Counter(TEXT) == loaded.counts
     assert (loaded.training, loaded.validation) == (training, validation)
     for vocabulary in (Vocabulary(loaded.counts), ByteVocabulary()):
@@ -145,6 +147,7 @@ def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
     for block in read_blocks(list_sources(path)[0]):
         n_chars.append(len(block.text))
         n_ends += len(block.ends)
+
     assert sum(n_chars) == sum(map(len, rows))
     assert n_ends == len(rows)
     assert max(n_chars) <= 20_000
@@ -187,8 +190,10 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, messag
         content(path)
     else:
         path.write_bytes(content)
+
     with one_line(CorpusError, re.escape(message)) as raised:
         load_corpus(str(tmp_path / "texts"))
+
     assert str(path) in str(raised.value)
 
 

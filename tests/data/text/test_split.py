@@ -53,6 +53,7 @@ def test_documents_of_one_file_stay_on_one_side_and_folders_have_their_shares(fo
         text = file.path.read_text()
         assert (text in loaded.training) != (text in loaded.validation)
         in_validation[file.path.parent.name].append(text in loaded.validation)
+
     assert sum(in_validation["books"]) == 4
     assert sum(in_validation["code"]) == 6
     assert any(in_validation["books"][:-4])  # by hash, not by name
@@ -63,6 +64,7 @@ def test_copies_are_left_out_and_counted(folder):
     whole = load_corpus(str(folder))
     for name in ("0", "1", "code/999"):
         shutil.copy(folder / "code" / "007", folder / name)
+
     loaded = load_corpus(str(folder), said.append)
     assert said[-1] == "leaving out 3 of 103 files, which are copies of others"
     assert loaded.counts == whole.counts
@@ -83,12 +85,14 @@ def test_the_sample_is_spread_over_the_whole_of_each_part(
         if suffix:
             encoded = gzip.compress(encoded)
         (tmp_path / "texts" / f"{i}{suffix}").write_bytes(encoded)
+
     loaded = load_corpus(str(tmp_path / "texts"))
     training = ""
     validation = ""
     for content, n in zip(contents, loaded.stored.n_training, strict=True):
         training += content[:n]
         validation += content[n:]
+
     for whole, sample in ((training, loaded.training), (validation, loaded.validation)):
         assert sample == "".join(whole[i * len(whole) // 10 :][:100] for i in range(10))
 

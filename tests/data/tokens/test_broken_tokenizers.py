@@ -27,8 +27,10 @@ def test_a_broken_tokenizer_is_refused_in_one_line(kind, tmp_path, capfd):
     path.write_text(json.dumps(content))
     with pytest.raises(TokensError, match=r"tokenizer\.json") as raised:
         read_tokenizer(path)
+
     with pytest.raises(TokensError):
         SubwordVocabulary(content)
+
     assert str(raised.value).isprintable()
     assert capfd.readouterr().err == ""
 

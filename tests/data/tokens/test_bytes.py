@@ -32,6 +32,7 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
     char_of_byte = []
     for i, character in enumerate(text):
         char_of_byte += [i] * len(character.encode())
+
     begin = 0
     for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
         end = begin + len(vocabulary.surfaces[i])
@@ -58,5 +59,6 @@ def test_a_space_belongs_to_the_word_after_it():
     of_words = set()
     for match in WORD.finditer(text):
         of_words |= set(range(*match.span()))
+
     for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
         assert (offset in of_words) == any(map(str.isalpha, BPE.decode([i])))
