@@ -76,11 +76,14 @@ def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
     """Draw the losses that a plan predicts, with their intervals, where the run has as many
     characters."""
     chars = column(rows, "chars")
+
     shown = [row for row in predicted if row["chars"] <= 1.01 * chars[-1]]
     known_seconds = [0, *column(rows, "seconds")]
     seconds = np.interp(column(shown, "chars"), [0, *chars], known_seconds)
+
     loss = column(shown, "loss")
     axes.plot(seconds, loss, "--", color="black", linewidth=1, label="planned (80%)")
+
     low = column(shown, "low")
     high = column(shown, "high")
     axes.fill_between(seconds, low, high, color="grey", alpha=0.3, linewidth=0)
@@ -93,11 +96,12 @@ def save_curves(
     Raises OSError."""
     figure = Figure(figsize=(8, 8), layout="constrained")
     losses, rates, lengths = figure.subplots(3, 1, sharex=True, height_ratios=[4, 1, 1])
-    draw_losses(losses, rows)
 
+    draw_losses(losses, rows)
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
     curves = list(losses.lines)
+
     draw_reference_lines(losses, reference_lines)
     losses.set_ylabel(f"loss (nats per masked {unit_of(rows[-1] if rows else {})})")
     losses.set_title(plain_text(title))
@@ -106,10 +110,12 @@ def save_curves(
     seconds = column(rows, "seconds")
     rates.plot(seconds, column(rows, "learning_rate"), ".-")
     rates.set_ylabel("learning rate")
+
     lengths.step(seconds, column(rows, "seq_len"), ".-", where="pre")
     lengths.set_ylabel("sequence length")
     lengths.set_ylim(bottom=0)
     lengths.set_xlabel("training time (seconds)")
+
     save_figure(path, figure)
 
 
@@ -119,8 +125,8 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     figure = Figure(figsize=(11, 4), layout="constrained")
     rates, classes, distances = figure.subplots(1, 3, width_ratios=[3, 3, 2])
     unit = unit_of(results)
-    draw_rates(rates, results["masking_rates"], "o-", label="model")
 
+    draw_rates(rates, results["masking_rates"], "o-", label="model")
     if "counting" in results:  # applies to characters only
         draw_rates(rates, results["counting"], "o:", label="counting", color="grey")
     rates.set_xlabel("masking rate")
