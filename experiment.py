@@ -119,7 +119,7 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
     print(f"run {run.path}", flush=True)
     try:
         with (
-            interruption.watched(),  # Ctrl-C and SIGTERM set trainer.must_stop
+            interruption.watched(),  # Ctrl-C and other signals set trainer.must_stop
             tracker.training(lambda: not is_finished()),
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_lost_processes(),
@@ -138,7 +138,7 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
     print(f"{python_command()} experiment.py --resume {shlex.quote(str(run.path))}", flush=True)
-    return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
+    return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM, for example
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ class TrainingClock:
         self.device = device
         self._before = 0.0  # seconds counted up to the last start
         self._started: float | None = None
+        self._read = 0.0  # the time of the last reading
         self._synchronized = 0.0
 
     def set(self, seconds: float) -> None:
@@ -25,12 +26,17 @@ class TrainingClock:
 
     def start(self) -> None:
         self._synchronize()
-        self._started = self._synchronized = time.perf_counter()
+        self._started = self._read = self._synchronized = time.perf_counter()
 
     def stop(self) -> None:
         self._synchronize()
         self._before = self.seconds
         self._started = None
+
+    def skip(self) -> None:
+        """Leave out the time since the last reading: the process was paused meanwhile."""
+        if self._started is not None:
+            self._started += time.perf_counter() - self._read
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -53,7 +59,8 @@ class TrainingClock:
         if time.perf_counter() - self._synchronized > SECONDS_BETWEEN_SYNCHRONIZATIONS:
             self._synchronize()
             self._synchronized = time.perf_counter()
-        return self._before + time.perf_counter() - self._started
+        self._read = time.perf_counter()
+        return self._before + self._read - self._started
 
     def _synchronize(self) -> None:
         if self.device.type != "cpu":

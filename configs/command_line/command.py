@@ -23,6 +23,7 @@ from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unkn
 from configs.memory import check_memory
 from configs.references import absolute, is_reference, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
+from distributed.interruption import stopping_signals
 from distributed.launch import started_by_torchrun
 from runs.files import ROOT, read_bytes, to_yaml
 from runs.find import all_runs, find_run
@@ -166,10 +167,11 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
 
     def stop(number: int, _: Any) -> None:
         signals.append(number)
-        if run and number == signal.SIGTERM:  # the terminal sends Ctrl-C to the run itself
+        # the terminal sends Ctrl-C and SIGHUP to the run itself
+        if run and number in (signal.SIGTERM, signal.SIGUSR1):
             run.send_signal(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         for seed in range(first, first + command.n_seeds):
             print(f"seed {seed}", flush=True)

@@ -33,6 +33,13 @@ def test_the_clock_counts_only_training(monkeypatch):
     now[0] = 52.0
     assert clock.seconds == 5.0
 
+    now[0] = 60.0
+    clock.skip()  # it was paused since the last reading
+    assert clock.seconds == 5.0
+    now[0] = 61.0
+    assert clock.seconds == 6.0
+
     clock.stop()
     now[0] = 99.0
-    assert clock.seconds == 5.0
+    clock.skip()
+    assert clock.seconds == 6.0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from distributed.interruption import stopping_signals
 from runs.run_folder import RunFolder
 from tests.conftest import check_same, config_file, only_run
 from tests.fork_server import ForkServer, Program
@@ -77,14 +78,15 @@ def whole(fork_server: ForkServer, tmp_path_factory, text_file: Path) -> RunFold
     return programs.run
 
 
-def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(
+def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
     programs: Programs, whole: RunFolder
 ):
     process = programs.start()
-    for number, code, n_rows in ((signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 3)):
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    for n_rows, number in enumerate(signals, start=1):
         programs.wait_for_rows(process, n_rows)
         process.send_signal(number)
-        output = process.output(code)
+        output = process.output(128 + number)
         assert f"python experiment.py --resume {programs.run.path}" in output
 
         process = programs.resume()
@@ -94,7 +96,27 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(
     assert "warning" not in output
 
     check_same(whole, programs.run)
-    assert [event["event"] for event in programs.run.events()] == ["resumed"] * 2
+    assert [event["event"] for event in programs.run.events()] == ["resumed"] * 4
+
+
+def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs: Programs):
+    process = programs.start("training.max_steps=300")
+    programs.wait_for_rows(process, 1)
+    process.send_signal(signal.SIGSTOP)
+    threading.Event().wait(3.0)
+    process.send_signal(signal.SIGCONT)
+    process.output()
+    last = programs.run.metrics()[-1]
+    assert last["seconds"] < last["wall_seconds"] - 3.0
+
+
+def test_under_nohup_a_closed_terminal_stops_no_run():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signal.SIGHUP not in stopping_signals()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in stopping_signals()
 
 
 def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
