@@ -22,22 +22,27 @@ import numpy as np
 from runs.errors import InputError
 
 MIN_RUNS = 6  # of at least two sizes and three lengths
-WALKERS, STEPS = 192, 5_000
+WALKERS = 192
+STEPS = 5_000
 FRESH = 1e30  # characters of a text that is never repeated
 # The parameters, with the means and deviations of their normal priors. A, S and B are excesses of a
 # run of mean size and length, as shares of the spread of the losses. The floor is a share of the
 # lowest loss.
-PRIORS = {"log A": (-4.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.3, 0.07)}
-PRIORS |= {
+PRIORS = {
+    "log A": (-4.5, 1.0),
+    "a": (0.4, 0.2),
+    "log S": (-1.5, 1.5),
+    "s": (0.3, 0.07),
     "log B": (-3.0, 1.0),
     "b": (1.6, 0.3),
     "c": (0.6, 0.2),
     "log noise": (math.log(0.02), 0.5),
+    "log R": (math.log(30), 1.0),
+    "logit of the floor": (-3.0, 0.6),
 }
-PRIORS |= {"log R": (math.log(30), 1.0), "logit of the floor": (-3.0, 0.6)}
 # of the play, the only text with a known floor
 PLAY_PRIORS = PRIORS | {"s": (0.4, 0.4), "b": (1.2, 0.1)}
-EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
+EXPONENTS = [1, 3, 5]  # a, s and b, which are positive
 # of the last term, as a share of it: the beginning of training is not quite a power law
 START_ERROR = 0.15
 
@@ -88,20 +93,19 @@ class Law:
         run to run: each `[..., n_draws, n_points]`.
         """
         log_a, a, log_s, s, log_b, b, c, log_noise, log_repeats, _ = self.draws[..., None]
-        repeats, again = np.exp(log_repeats), np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
-        worth = np.minimum(n_chars, self.n_text) - self.n_text * repeats * np.expm1(
-            -again / repeats
-        )
-        sizes, lengths = np.log(self.runs[:2]).mean(-1)[..., None, None]
-        size, length, fresh = (
-            np.log(n_weights) - sizes,
-            np.log(n_chars) - lengths,
-            np.log(worth) - lengths,
-        )
+        repeats = np.exp(log_repeats)
+        epochs_again = np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
+        again = self.n_text * repeats * -np.expm1(-epochs_again / repeats)
+        worth = np.minimum(n_chars, self.n_text) + again
+
+        mean_size, mean_length = np.log(self.runs[:2]).mean(-1)[..., None, None]
+        size = np.log(n_weights) - mean_size
+        length = np.log(n_chars) - mean_length
+        fresh_length = np.log(worth) - mean_length
         start = np.exp(log_b - b * length - c * size)
-        parts = np.exp(log_a - a * size) + np.exp(log_s - s * fresh) + start
-        deviation = np.hypot(np.exp(log_noise), START_ERROR * start / parts)
-        return np.ptp(self.runs[2], -1)[..., None, None] * parts, deviation
+        excess = np.exp(log_a - a * size) + np.exp(log_s - s * fresh_length) + start
+        deviation = np.hypot(np.exp(log_noise), START_ERROR * start / excess)
+        return np.ptp(self.runs[2], -1)[..., None, None] * excess, deviation
 
     def log_density(self) -> np.ndarray:
         """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
@@ -116,26 +120,28 @@ class Law:
 
     def expected(self, n_weights: float, n_chars: float) -> float:
         """The mean loss over all laws, without the noise of a run."""
-        return float((self.floors + self.excess_and_deviation(n_weights, n_chars)[0][:, 0]).mean())
+        excess, _ = self.excess_and_deviation(n_weights, n_chars)
+        return float((self.floors + excess[:, 0]).mean())
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
-        """The loss of a further run, with the noise of a run."""
-        excess, deviation = (each[:, 0] for each in self.excess_and_deviation(n_weights, n_chars))
-        return Interval.of(
-            self.floors + excess * np.exp(np.random.default_rng(0).normal(0, deviation))
-        )
+        """The loss of another run, with the noise of a run."""
+        excess, deviation = self.excess_and_deviation(n_weights, n_chars)
+        noise = np.random.default_rng(0).normal(0, deviation)
+        return Interval.of(self.floors + (excess * np.exp(noise))[:, 0])
 
 
 def priors(known_floor: float | None) -> np.ndarray:
     """The means and the deviations of the parameters, `[2, 10]`."""
-    return np.array(list((PRIORS if known_floor is None else PLAY_PRIORS).values())).T
+    by_name = PRIORS if known_floor is None else PLAY_PRIORS
+    return np.array(list(by_name.values())).T
 
 
 def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:
     """The laws that suit runs on a text of `n_text` characters. Raises InputError if there are too
     few runs."""
-    n_sizes, n_lengths = (len({run[i] for run in runs}) for i in (0, 1))
-    if len(runs) < MIN_RUNS or n_sizes < 2 or n_lengths < 3:
+    sizes = {run.n_weights for run in runs}
+    lengths = {run.n_chars for run in runs}
+    if len(runs) < MIN_RUNS or len(sizes) < 2 or len(lengths) < 3:
         raise InputError(
             f"not enough runs to extrapolate from: {MIN_RUNS} of 2 sizes and 3 lengths are needed"
         )
@@ -148,23 +154,30 @@ def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STE
     Each half of an ensemble of laws moves along lines through random laws of the other half
     (Goodman and Weare 2010).
     """
-    random, n, kept = np.random.default_rng(0), WALKERS // 2, []
+    random = np.random.default_rng(0)
+    n = WALKERS // 2
     means, deviations = priors(floor)
-    starts = (random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n)).T for _ in range(2))
-    halves = [Law(runs, n_text, floor, (means + deviations * start).T) for start in starts]
+    halves = list[Law]()
+    for _ in range(2):
+        start = random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n))
+        halves.append(Law(runs, n_text, floor, (means + deviations * start.T).T))
     densities = [half.log_density() for half in halves]
-    for step, i in ((step, i) for step in range(steps) for i in (0, 1)):
-        # from 1/2 to 2, with a density of 1 / sqrt(stretch)
-        stretch = (1 + random.random(densities[i].shape)) ** 2 / 2
-        partners = halves[1 - i].draws[..., random.integers(n, size=n)]
-        moved = replace(halves[i], draws=partners + stretch * (halves[i].draws - partners))
-        change = (
-            (len(PRIORS) - 1) * np.log(stretch) + (density := moved.log_density()) - densities[i]
-        )
-        is_taken = np.log(random.random(density.shape)) < change
-        halves[i] = replace(moved, draws=np.where(is_taken, moved.draws, halves[i].draws))
-        densities[i] = np.where(is_taken, density, densities[i])
-        # the first half finds the region of the laws that suit
-        if step >= steps // 2 and step % 10 == 0:
-            kept.append(halves[i].draws)
+
+    kept = list[np.ndarray]()
+    for step in range(steps):
+        for half, other in ((0, 1), (1, 0)):
+            draws = halves[half].draws
+            # from 1/2 to 2, with a density of 1 / sqrt(stretch)
+            stretch = (1 + random.random(densities[half].shape)) ** 2 / 2
+            partners = halves[other].draws[..., random.integers(n, size=n)]
+            moved = replace(halves[half], draws=partners + stretch * (draws - partners))
+            density = moved.log_density()
+            change = (len(PRIORS) - 1) * np.log(stretch) + density - densities[half]
+            is_taken = np.log(random.random(density.shape)) < change
+            draws = np.where(is_taken, moved.draws, draws)
+            halves[half] = replace(moved, draws=draws)
+            densities[half] = np.where(is_taken, density, densities[half])
+            # before that, the walkers move to the laws that suit
+            if step >= steps // 2 and step % 10 == 0:
+                kept.append(draws)
     return replace(halves[0], draws=np.concatenate(kept, axis=-1))
