@@ -5,7 +5,6 @@ import re
 import shlex
 import time
 from itertools import product
-from pathlib import Path
 
 import pytest
 import yaml
@@ -101,24 +100,17 @@ def test_damaged_content_is_one_line_that_names_the_file(run, name, content):
     assert len(str(error.value)) < 300
 
 
-KINDS = {
-    "missing": lambda path: None,
-    "folder": Path.mkdir,
-    "pipe": os.mkfifo,
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "huge": lambda path: path.open("wb").truncate(2**40),  # a sparse file
-}
-
-
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_is_not_a_regular_one_is_refused_at_once(run, name, kind):
+def test_a_file_that_is_missing_or_not_a_regular_one_is_refused_at_once(run, name):
     path = run.path / name
     path.unlink()
-    KINDS[kind](path)
-    if kind == "missing" and name.endswith(".jsonl"):
+    if name.endswith(".jsonl"):
         assert READERS[name](run) == []
-        return
+    else:
+        with one_line(RunFolderError, f"cannot read .*{name}"):
+            READERS[name](run)
+
+    os.mkfifo(path)
     with one_line(RunFolderError, f"cannot read .*{name}"):
         READERS[name](run)
 
@@ -154,29 +146,26 @@ def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
     assert run.metrics() == run.events() == []
 
 
-DAMAGES = {
-    "half a row": ("metrics.jsonl", lambda path, size: os.truncate(path, size - 20)),
-    "half an event": ("events.jsonl", lambda path, size: os.truncate(path, size - 20)),
-    "missing": ("metrics.jsonl", lambda path, _: path.unlink()),
-    "folder": ("metrics.jsonl", lambda path, _: path.unlink() or path.mkdir()),
-    "changed": ("metrics.jsonl", lambda path, _: replaced(path, '"chars"', '"chars ')),
-    "wrong row": ("metrics.jsonl", lambda path, _: replaced(path, '"step": 2', '"stop": 2')),
-}
-
-
-def replaced(path: Path, old: str, new: str) -> None:
-    path.write_text(path.read_text().replace(old, new, 1))
-
-
-@pytest.mark.parametrize(("name", "damage"), DAMAGES.values(), ids=DAMAGES)
-def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, name, damage):
+@pytest.mark.parametrize(
+    ("name", "pattern", "replacement"),
+    [
+        ("metrics.jsonl", r'"step": 3[^{]*', ""),  # half a row
+        ("events.jsonl", r'"step": 3[^{]*', ""),
+        ("metrics.jsonl", r"(?s).*", ""),  # nothing
+        ("metrics.jsonl", '"chars"', '"chars '),
+        ("metrics.jsonl", '"step": 2', '"stop": 2'),
+    ],
+)
+def test_damage_in_a_counted_row_is_found_before_anything_is_cut(
+    resumable, name, pattern, replacement
+):
     run, sizes = resumable
     path = run.path / name
-    damage(path, sizes[name])
-    before = {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()}
+    path.write_text(re.sub(pattern, replacement, path.read_text(), count=1))
+    before = {file: file.read_bytes() for file in run.path.iterdir()}
     with one_line(RunFolderError, path.name):
         run.truncate(sizes)
-    assert {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()} == before
+    assert {file: file.read_bytes() for file in run.path.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -242,13 +231,17 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "file"]
+    "path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "pipe", "huge"]
 )
 def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
-    (tmp_path / "file").write_bytes(b"12345")
-    assert files.read_bytes(tmp_path / "file", limit=5) == b"12345"
-    with pytest.raises(OSError, match="larger than 4 bytes" if path == "file" else r".+") as error:
-        files.read_bytes(tmp_path / path, limit=4)
+    (tmp_path / "small").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "small", limit=5) == b"12345"
+
+    os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "huge", "wb") as sparse:
+        sparse.truncate(2**40)
+    with pytest.raises(OSError) as error:  # noqa: PT011
+        files.read_bytes(tmp_path / path)
     assert error.value.strerror
 
 
@@ -282,7 +275,8 @@ def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
 @pytest.mark.parametrize(
     ("kind", "accepted", "refused"),
     [
-        (float, [0, -1.5, 2**60, 1e300], [math.nan, -math.inf, 10**400, True, "1", None, [1.0]]),
+        (float, [0, -1.5, 2**60, 1e300], [math.nan, math.inf, -math.inf, 10**400, True, "1"]),
+        (float, [1.0], [None, MISSING, [1.0]]),
         (int, [0, -3, 2**62], [1.0, False, 2**63, 10**5_000, "1", None, MISSING]),
         (str, ["", "a"], [1, None, MISSING, ["a"]]),
         ((str, None), ["a", None], [1, MISSING]),
