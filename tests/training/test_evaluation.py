@@ -7,7 +7,7 @@ from data.bound_masks import bound_masks
 from data.protocol import ValidationSet, protocol_masks
 from tests.model.conftest import small_model
 from training.callbacks.any_order_bound import any_order_bound
-from training.callbacks.weight_norm import WeightNorm
+from training.callbacks.weight_norm import weight_norm
 from training.evaluation import evaluate, masked_outcomes, per_window
 
 MASK = 29
@@ -70,9 +70,9 @@ def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
     )
     nn.init.constant_(model[0].weight, 3.0)
     nn.init.constant_(model[1].weight, 1.0)
-    assert WeightNorm().norm(model) == pytest.approx(5**0.5)
+    assert weight_norm(model) == pytest.approx(5**0.5)
     model.append(model[0])
-    assert WeightNorm().norm(model) == pytest.approx(5**0.5)
+    assert weight_norm(model) == pytest.approx(5**0.5)
 
 
 def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions_and_leave_unknown_characters_visible():
