@@ -58,7 +58,7 @@ def callbacks_of(
         callbacks.append(in_all_processes(RowWriter)())
 
     # those that steer and check the training, in all processes
-    callbacks.append(in_all_processes(KnobPanel)())
+    callbacks.append(in_all_processes(KnobPanel)(tracker.wanted_knobs if tracker else None))
     callbacks.append(HealthChecks(losses["unigram"]))
     callbacks.append(WeightNorm())
     callbacks.append(ShareOfPeak(n_started()))

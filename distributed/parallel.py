@@ -28,7 +28,7 @@ from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks.callback import Callback, Row, Weights
-from training.callbacks.knobs import KnobPanel
+from training.callbacks.knobs import KnobPanel, Request
 from training.callbacks.recorder import Recorder
 from training.checkpoint import Content, has_shards, is_sharded
 from training.clock import TrainingClock
@@ -259,7 +259,7 @@ class ParallelCompiled(InAllProcesses, Compiled):
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
 
-    def request(self, trainer: Trainer) -> Mapping[str, Any] | None:
+    def request(self, trainer: Trainer) -> Request:
         if trainer.step % STEPS_BETWEEN_REQUESTS:
             return self.requested
         return self.processes.from_first(super().request(trainer))

@@ -394,17 +394,16 @@ def train_in(
     run.path.mkdir(parents=True)
     begin(run, values, configs.data, "a test", overridden)
     recording = Recording(stop_after, on_row)
-    trainer = watched(configs, run)
-    trainer.callbacks.append(recording)
+    trainer = watched(configs, run, recording)
     trainer.train()
     return Trained(configs, run, recording)
 
 
-def watched(configs: Configs, run: RunFolder) -> Trainer:
-    """The trainer with the callbacks that `experiment.py` gives it, without those that show the
-    run."""
+def watched(configs: Configs, run: RunFolder, recording: Any = None) -> Trainer:
+    """The trainer with the callbacks that `experiment.py` gives it; a recording takes the place of
+    the one that shows the run."""
     trainer = configs.trainer
-    trainer.callbacks = callbacks_of(configs, run)
+    trainer.callbacks = callbacks_of(configs, run, recording)
     return trainer
 
 

@@ -67,7 +67,6 @@ def events() -> list[tuple]:
 def trainer(user, events) -> SimpleNamespace:
     return SimpleNamespace(
         step=7,
-        callbacks=[user],
         position=lambda: {"step": 7, "seconds": 1.0},
         report=user.lines.append,
         call=lambda *arguments: events.append(arguments),
@@ -82,8 +81,8 @@ def row_after(panel: KnobPanel) -> dict:
 
 def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, events):
     user.wanted = CHANGE
-    panel = KnobPanel()
-    resumed = KnobPanel()
+    panel = KnobPanel(user.wanted_knobs)
+    resumed = KnobPanel(user.wanted_knobs)
 
     for each in (panel, panel, resumed):  # the dashboard still asks for what already applies
         resumed.load_state_dict(panel.state_dict())
@@ -119,7 +118,7 @@ def test_a_request_without_a_valid_difference_changes_nothing(
 ):
     """A wrong one is reported once."""
     user.wanted = wanted
-    panel = KnobPanel()
+    panel = KnobPanel(user.wanted_knobs)
     for _ in range(2):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
 

@@ -42,11 +42,6 @@ class Callback:
     def changed(self, trainer: "Trainer", event: Mapping[str, Any]) -> None:
         """A user has changed a knob."""
 
-    def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """The knobs (masking rate and learning-rate factor) that a user has requested on the
-        dashboard, if any."""
-        return None
-
     def reported(self, trainer: "Trainer", line: str) -> None:
         """A line of text for the user."""
 

@@ -1,6 +1,6 @@
 """Applies the values of the knobs that a user has requested on the dashboard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,15 +11,19 @@ from training.evaluation import Evaluation
 from training.loop import Trainer
 from training.schedule import Stage
 
+Request = Mapping[str, Any] | None
+
 
 class KnobPanel(Callback):
     """Applies the values of the knobs that a user has requested."""
 
     name = "knobs"
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[], Request] | None = None):
+        """`wanted` returns the values that a user wants; only the first process knows them."""
+        self.wanted = wanted
         self.knobs = Knobs()
-        self.requested: Mapping[str, Any] | None = None  # the last request
+        self.requested: Request = None  # the last request
         self.is_changed_by_hand = False
 
     def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
@@ -35,13 +39,8 @@ class KnobPanel(Callback):
             stage = replace(stage, masking_prob=self.knobs.masking_prob)
         return stage, factor * self.knobs.learning_rate_factor
 
-    def request(self, trainer: Trainer) -> Mapping[str, Any] | None:
-        """The values that a user wants, if any."""
-        for callback in trainer.callbacks:
-            wanted = callback.wanted_knobs()
-            if wanted is not None:
-                return wanted
-        return None
+    def request(self, trainer: Trainer) -> Request:
+        return self.wanted() if self.wanted else None
 
     def _turn(self, trainer: Trainer, knobs: Knobs) -> None:
         if knobs == self.knobs:
