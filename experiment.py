@@ -64,10 +64,12 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     # reading a part of `configs` builds it; a large text may take hours
     len(configs.data.training_ids)
+    corpus = configs.data.loaded
+    if command.plan and command.plan["sha256"] != corpus.sha256:
+        print("warning: the text has changed since its plan: its losses may differ", flush=True)
     # the corpus that `auto` has chosen; the other processes take the same one
-    corpus = configs.data.loaded.name
-    processes.from_first(corpus == PLAY)
-    command = replace(command, values=command.values | {"data.corpus": corpus})
+    processes.from_first(corpus.name == PLAY)
+    command = replace(command, values=command.values | {"data.corpus": corpus.name})
     trainer = build_trainer(configs, command, processes)
     run = command.resumed or RunFolder(path)
     tracker = tracking.Tracking(run)
@@ -87,6 +89,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
                 torchrun_id(),
             )
             keep(run, command.values, OWN_CODE)
+            if command.plan:
+                run.save_plan(command.plan)
         return train(run, trainer, tracker, began)
 
 

@@ -19,7 +19,7 @@ CURVE = (
 )
 MAX_POINTS = 500  # of a curve
 # keys in which repeats of a run may differ
-SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}
+SAME_EXPERIMENT = {"seed", "name", "logs"}
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE
 

@@ -28,6 +28,7 @@ from runs.schema import (
     LOG,
     METRICS,
     MISSING,
+    PLANNED,
     SHOWN_CONFIG,
     STATUS,
     checked,
@@ -63,6 +64,7 @@ ABOUT = {
     "started": (float, MISSING),
     "knobs": (dict, None),
     "references": {str: float},
+    "planned": (PLANNED, MISSING),  # runs of earlier versions have none
     "corpus": {"name": is_name, "sha256": is_name},
 }
 MESSAGE = {

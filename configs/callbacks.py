@@ -97,7 +97,7 @@ def simple_losses(c: Configs) -> dict[str, float]:
 def reference_losses(c: Configs, run: RunFolder, losses: dict[str, float]) -> ReferenceLosses:
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, losses, why_not=why_not)
-    return ReferenceLosses(run, references, c.plan.curve)
+    return ReferenceLosses(run, references)
 
 
 def recorder(c: Configs, run: RunFolder) -> Recorder:

@@ -10,7 +10,6 @@ from configs.masking import STRATEGY_NAMES
 from configs.references import is_reference
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
-from runs.schema import PLANNED, matches
 from training.schedule import masking_rates
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -48,10 +47,6 @@ def check(values: Mapping[str, Any]) -> None:
     d_model, n_heads = values["model.d_model"], values["model.n_heads"]
     if d_model % n_heads:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
-    if not matches(values["plan.curve"], PLANNED):
-        raise ConfigError(
-            "plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it"
-        )
     _check_stages(values)
     check_tokens(values)
     _check_masking(values)

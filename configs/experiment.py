@@ -16,7 +16,7 @@ from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.objective import ObjectiveConfigs
-from configs.outputs import CheckpointConfigs, PlanConfigs, SampleConfigs
+from configs.outputs import CheckpointConfigs, SampleConfigs
 from configs.references import line_of
 from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
@@ -64,7 +64,6 @@ class Configs(BaseConfigs):
     training: TrainingConfigs
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
-    plan: PlanConfigs
 
     torch_device: "torch.device"
     network: "nn.Module"

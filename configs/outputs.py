@@ -1,4 +1,4 @@
-"""Keys of checkpoints, of samples (texts that the model of a run fills in), and of plans."""
+"""Keys of checkpoints, and of samples (texts that the model of a run fills in)."""
 
 from typing import Annotated, Any
 
@@ -22,14 +22,6 @@ class SampleConfigs(Branch):
     ] = 5
     prompts: Annotated[
         list, Key("texts for the samples; empty: lines of the validation text", resume=True)
-    ] = []
-
-
-class PlanConfigs(Branch):
-    """Keys `plan.*`, which plan.py writes."""
-
-    curve: Annotated[
-        list, Key("predicted rows {chars, low, loss, high}, to draw", resume=True, compared=False)
     ] = []
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
+from configs.callbacks import simple_losses
 from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, configs_of
@@ -17,6 +18,7 @@ from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
 from runs.errors import InputError
 from training.callbacks.callback import Callback, Row
+from training.callbacks.health_checks import HealthCheckError, HealthChecks
 from training.callbacks.weight_norm import dense_weights
 from training.cuda_graph import EAGER_STEPS
 from training.schedule import Stage
@@ -35,20 +37,28 @@ SIZES = (
     (1024, 16),
 )
 FEWEST_SHAPES = 3
-# of the shortest run, in order of preference, which comes before that of SPACINGS
-FEWEST_STEPS = (40, 20, 12)
 N_SIZES = 2  # longer runs tell more than a third size
-# lengths per size, and their ratios, in order of preference
+# Steps of the shortest run, best first. `rungs` tries all SPACINGS with 40 steps, then with 20.
+FEWEST_STEPS = (40, 20, 12)
+# Number of lengths per size and the ratio between them, best first.
 SPACINGS = ((4, 3.0), (3, 3.0), (3, 2.0))
+DIVERGED = (
+    1.1  # times the loss of guessing all tokens alike; the start of training is just above it
+)
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
-# to measure speeds: share of the ladder's time; seconds per row of stages
-SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3
-# per run; of evaluating a character, relative to training on one
-SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4
+SHARE_TO_MEASURE = 0.2  # of the ladder's time, to measure speeds
+TIMED_SECONDS = 0.3  # per row of stages
+SECONDS_TO_BUILD = 1.0  # per run
+COST_OF_READING = 0.4  # of evaluating a character, relative to training on one
 SECONDS_TO_COMPILE = 15.0  # kept of the ladder's time, at most a quarter of it
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
 EAGER = {"training.compile": False, "training.cuda_graph": False}  # a rung is too short for either
 say = partial(print, flush=True)  # shows each line at once
+
+
+def is_compiled(values: Mapping[str, Any]) -> bool:
+    """Whether the steps of a run may be compiled, or recorded as a CUDA graph."""
+    return values["training.compile"] or values["device"].startswith("cuda")
 
 
 class Shape(NamedTuple):
@@ -100,7 +110,8 @@ def warmed_up(
     recorded as the configs say, or a report says why not. A row with windows of another length
     drops the graphs of the row before.
     """
-    step, graphs = configs.step, configs.cuda_graphs
+    step = configs.step
+    graphs = configs.cuda_graphs
     if configs.compiled:
         configs.compiled.compile(step, configs.training.all_stages, report, kept_code(report))
     for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):
@@ -118,50 +129,62 @@ def measured(
 ) -> Shape:
     """A shape with its speed over the whole schedule, whose rows end at shares of the characters;
     each row is measured for `n_times` TIMED_SECONDS."""
-    configs, before, seconds_per_char = built(values, corpus, keys | more), 0.0, 0.0
+    configs = built(values, corpus, keys | more)
+    seconds_per_char = 0.0
+    share_before = 0.0
     for step, row in warmed_up(configs, say):
-        turns, began, n_steps, seconds = cycle(row), time.perf_counter(), 0, 0.0
-        while seconds < n_times * TIMED_SECONDS:
-            loss, n_steps = step(next(turns))["loss"], n_steps + 1
-            if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
-                loss.item()
-                seconds = time.perf_counter() - began
-        seconds_per_char += (row[0].until - before) * seconds / (n_steps * step.chars_per_step)
-        before = row[0].until
+        share = row[0].until - share_before
+        seconds_per_char += share * seconds_per_step(step, row, n_times) / step.chars_per_step
+        share_before = row[0].until
     return Shape(keys, n_weights(configs.network), 1 / seconds_per_char)
+
+
+def seconds_per_step(step: TrainingStep, row: Sequence[Stage], n_times: int) -> float:
+    """The mean over `n_times` TIMED_SECONDS of steps, which take turns with the stages of a row."""
+    stages = cycle(row)
+    began = time.perf_counter()
+    seconds = 0.0
+    n_steps = 0
+    while seconds < n_times * TIMED_SECONDS:
+        loss = step(next(stages))["loss"]
+        n_steps += 1
+        if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
+            loss.item()
+            seconds = time.perf_counter() - began
+    return seconds / n_steps
 
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
-    shapes, times = list[Shape](), [time.monotonic()]
-    for size in SIZES:
-        # the next size may take twice as long
-        spent, last = times[-1] - times[0], times[-1] - times[-2:][0]
-        if len(shapes) >= FEWEST_SHAPES and spent + 2 * last > SHARE_TO_MEASURE * seconds:
+    shapes = list[Shape]()
+    began = time.monotonic()
+    spent = 0.0
+    last = 0.0  # seconds; the next size may take twice as long
+    for d_model, n_layers in SIZES:
+        may_stop = len(shapes) >= FEWEST_SHAPES
+        if may_stop and spent + 2 * last > SHARE_TO_MEASURE * seconds:
             break
         try:
-            shapes.append(measured(values, corpus, shape_keys(*size), **EAGER))
+            shape = measured(values, corpus, shape_keys(d_model, n_layers), **EAGER)
         except (ConfigError, RuntimeError, MemoryError) as error:
-            if len(shapes) < FEWEST_SHAPES or not (
-                isinstance(error, ConfigError) or is_out_of_memory(error)
-            ):
+            is_too_large = isinstance(error, ConfigError) or is_out_of_memory(error)
+            if not (may_stop and is_too_large):
                 raise
-            say(f"{size[1]} x {size[0]} and larger sizes do not fit into memory")
+            say(f"{n_layers} x {d_model} and larger sizes do not fit into memory")
             break
-        times.append(time.monotonic())
-        say(
-            f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s"
-        )
+        last = time.monotonic() - began - spent
+        spent += last
+        shapes.append(shape)
+        say(f"{shape.name}: {shape.n_weights:,} weights, {shape.chars_per_second:,.0f} chars/s")
     return shapes
 
 
 def rungs(
     shapes: Sequence[Shape],
     seconds: float,
-    chars_per_step: int,
+    values: Mapping[str, Any],
     n_read: int,
     spent: float = 0.0,
-    is_compiled: bool = False,
 ) -> list[Rung]:
     """The rungs, the cheapest first, that fit into `seconds`, of which `spent` seconds have passed.
     Some are kept if a model is compiled afterwards. An evaluation reads `n_read` characters.
@@ -169,54 +192,63 @@ def rungs(
     All sizes take the same time. They are the largest whose longest rung trains on a character per
     weight, or else the smallest. Raises InputError if not even the shortest ladder fits.
     """
+    chars_per_step = values["training.chars_per_step"]
+    kept = min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled(values) else 0.0
+    seconds_per_size = (seconds - spent - kept) / N_SIZES
 
-    def extra(shape: Shape) -> float:
-        return SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
+    def rungs_of(shape: Shape, shares: list[float]) -> list[Rung]:
+        extra = seconds_around(shape, n_read)
+        left = seconds_per_size - len(shares) * extra
+        n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
+        lengths = [int(n_steps * share) * chars_per_step for share in shares]
+        return [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
 
-    kept = min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled else 0.0
     for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, SPACINGS):
         shares = [ratio**i for i in range(n_lengths)]
         for first in reversed(range(len(shapes) - N_SIZES + 1)):
-            found = []
+            ladder = list[Rung]()
             for shape in shapes[first : first + N_SIZES]:
-                left = (seconds - spent - kept) / N_SIZES - n_lengths * extra(shape)
-                n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
-                lengths = [int(n_steps * share) * chars_per_step for share in shares]
-                found += [
-                    Rung(shape, n, n / shape.chars_per_second + extra(shape)) for n in lengths
-                ]
-            is_long = all(rung.n_chars >= fewest * chars_per_step for rung in found)
-            if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
-                return sorted(found, key=lambda rung: rung.seconds)
+                ladder += rungs_of(shape, shares)
+            longest = ladder[-1]
+            is_long = all(rung.n_chars >= fewest * chars_per_step for rung in ladder)
+            if is_long and (first == 0 or longest.n_chars >= longest.shape.n_weights):
+                return sorted(ladder, key=lambda rung: rung.seconds)
+
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
-    costs = (
-        n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:N_SIZES]
-    )
-    least = spent + N_SIZES * max(costs)
-    least = min(least + SECONDS_TO_COMPILE, least / 0.75) if is_compiled else least
-    needed = f"a ladder needs about {math.ceil(least)} s at these speeds"
-    remedy = (
-        "raise --ladder-seconds (a tenth of --seconds if it is not given), or beside other programs"
-    )
-    raise InputError(f"{needed}: {remedy}, try training.threads=1")
+    costs = [
+        n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
+        for shape in shapes[:N_SIZES]
+    ]
+    needed = spent + N_SIZES * max(costs)
+    if is_compiled(values):
+        needed = min(needed + SECONDS_TO_COMPILE, needed / 0.75)
+    remedy = "raise --ladder-seconds (a tenth of --seconds if it is not given)"
+    if values["training.threads"] == 0:
+        remedy += ", or try training.threads=1 if other programs are running"
+    raise InputError(f"a ladder needs about {math.ceil(needed)} s at these speeds: {remedy}")
+
+
+def seconds_around(shape: Shape, n_read: int) -> float:
+    """The time of a rung beside its training: for building the model and one evaluation."""
+    return SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
 
 
 def climb(
     values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]
-) -> tuple[list[Run], list[Any]]:
+) -> tuple[list[Run], list[Row]]:
     """Train all rungs; leave out the longest ones if the others take much longer than expected.
 
     Returns the runs, and the rows of the last one.
     """
-    began, expected = time.monotonic(), sum(rung.seconds for rung in ladder)
-    runs, rows = list[Run](), list[Any]()
+    began = time.monotonic()
+    expected = sum(rung.seconds for rung in ladder)
+    runs = list[Run]()
+    rows = list[Row]()
     for seed, rung in enumerate(ladder, start=values["seed"]):
         if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
             break
-        keys = rung.shape.keys | {
-            "seed": seed,
-            "training.evaluations": EVALUATIONS if rung is ladder[-1] else 1,
-        }
+        n_evaluations = EVALUATIONS if rung is ladder[-1] else 1
+        keys = rung.shape.keys | {"seed": seed, "training.evaluations": n_evaluations}
         run, rows = train(values, corpus, keys, rung.n_chars)
         runs.append(run)
         say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {run.loss:.4f}")
@@ -225,16 +257,27 @@ def climb(
 
 def train(
     values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int
-) -> tuple[Run, list[Any]]:
-    trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, **EAGER}).trainer
+) -> tuple[Run, list[Row]]:
+    """Train a rung. Raises HealthCheckError if it diverges."""
+    configs = built(values, corpus, {**keys, "training.max_chars": n_chars, **EAGER})
+    losses = simple_losses(configs)
+    trainer = configs.trainer
     collector = RowCollector()
-    trainer.callbacks = [collector]
+    trainer.callbacks = [HealthChecks(losses["unigram"]), collector]
     trainer.train()
-    rows = collector.rows
-    return Run(n_weights(trainer.model), trainer.chars, rows[-1]["loss.valid"]), rows
+    loss = collector.rows[-1]["loss.valid"]
+    if loss > DIVERGED * losses["uniform"]:
+        raise HealthCheckError(
+            f"loss.valid is {loss:,.2f} after {n_chars:,} characters, and guessing gives"
+            f" {losses['uniform']:.2f}: the training diverges: lower training.learning_rate and"
+            " training.muon_learning_rate, or raise training.warmup"
+        )
+    return Run(n_weights(trainer.model), trainer.chars, loss), collector.rows
 
 
 class RowCollector(Callback):
+    """Keeps the rows of all evaluations."""
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 

@@ -28,6 +28,7 @@ from runs.schema import (
     EVENT,
     GROWING,
     HARDWARE,
+    PLAN,
     ROW,
     SHOWN_CONFIG,
     SIZES,
@@ -58,6 +59,7 @@ class RunFolder:
         self.corpus_path = path / "corpus.json"
         self.vocabulary_path = path / "vocabulary.json"
         self.reference_lines_path = path / "reference_lines.json"
+        self.plan_path = path / "plan.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
         self.code_path = path / "code"
@@ -169,6 +171,7 @@ class RunFolder:
             "explicit": about["overridden"],
             "folder": str(self.path.absolute()),
             "references": references,
+            "planned": self.planned(),
             "corpus": corpus,
             "knobs": knobs,
             # of the start, or the last resume, which shortens files
@@ -239,6 +242,15 @@ class RunFolder:
         lines = read_object(self.reference_lines_path, {})
         schema = dict.fromkeys(lines, float)
         return checked(lines, schema, str(self.reference_lines_path), RunFolderError)
+
+    def save_plan(self, plan: Mapping[str, Any]) -> None:
+        write_json(self.plan_path, plan)
+
+    def planned(self) -> list[dict[str, float]]:
+        """The losses that a plan predicts for the run; none without a plan."""
+        if not self.plan_path.exists():
+            return []
+        return read_object(self.plan_path, PLAN)["curve"]
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         append_line(self.metrics_path, to_json(row))

@@ -66,11 +66,11 @@ ROW = {  # of metrics.jsonl
     "loss.valid_at_seq_len": MEASURED,
     "accuracy.valid": MEASURED,
 }
-PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]  # rows of plan.curve
+PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]
+PLAN = {"sha256": str, "curve": PLANNED}  # of the text, and the predicted losses
 SHOWN_CONFIG: dict[str, Any] = {
     "training.stages": [{"masking_prob": (float, [float], MISSING)}],
     "masking.masking_prob": float,
-    "plan.curve": (PLANNED, MISSING),
 }
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 METRICS, USAGE, _, LOG = GROWING

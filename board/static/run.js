@@ -99,7 +99,7 @@ function drawCharts() {
 function plannedOf(rows, axis) {
   const known = [{ chars: 0, [axis]: 0 }, ...rows];
   const at = d3.scaleLinear(known.map((row) => row.chars), known.map((row) => row[axis]));
-  const shown = (run.configs["plan.curve"] ?? []).filter((row) => row.chars <= 1.01 * known[known.length - 1].chars);
+  const shown = (run.planned ?? []).filter((row) => row.chars <= 1.01 * known[known.length - 1].chars);
   return shown.map(({ chars, low, loss: middle, high }) => [at(chars), middle, low, high]);
 }
 

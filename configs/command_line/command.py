@@ -28,6 +28,7 @@ from distributed.launch import started_by_torchrun
 from runs.files import ROOT, read_bytes, to_yaml
 from runs.find import all_runs, find_run
 from runs.run_folder import RunFolder
+from runs.schema import PLAN, checked
 
 PRESETS = Path(__file__).parents[1] / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
@@ -49,6 +50,7 @@ class Command:
     logs: Path  # the folder for runs, absolute
     n_seeds: int = 1  # number of runs, each with its own seed
     resumed: RunFolder | None = None
+    plan: dict[str, Any] | None = None  # of the config file, by plan.py (see `runs.schema.PLAN`)
 
     @property
     def comment(self) -> str:
@@ -108,13 +110,16 @@ def parse(arguments: Sequence[str]) -> Command:
         return _resume(options.resume, overridden)
     if options.init_from is not None:
         return _init_from(options.init_from, overridden, options.seeds)
+    plan = None
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
+        plan = read_plan(Path(options.config))
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
     values = read_tokens(resolve(base_values, overridden))
-    return Command(values, overridden, source, logs_folder(values["logs"]), options.seeds)
+    logs = logs_folder(values["logs"])
+    return Command(values, overridden, source, logs, options.seeds, plan=plan)
 
 
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
@@ -143,8 +148,8 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
     initial = {"initial_weights": name} | inherited(run, overridden)
-    of_that_run_alone = {key: SETTINGS[key].default for key in ("logs", "plan.curve")}
-    values = read_tokens(resolve(config_of(run) | of_that_run_alone, overridden | initial))
+    config = config_of(run) | {"logs": SETTINGS["logs"].default}
+    values = read_tokens(resolve(config, overridden | initial))
     return Command(
         values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds
     )
@@ -221,6 +226,24 @@ def presets() -> list[str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read the keys of a YAML file, with parsed values. Raises ConfigError."""
+    content = _read_content(path)
+    content.pop("plan", None)
+    content.pop("plan.curve", None)  # a key of earlier versions
+    try:
+        return {key: _setting(key).parse(value) for key, value in content.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_plan(path: Path) -> dict[str, Any] | None:
+    """What plan.py adds to the keys of a file (see `runs.schema.PLAN`). Raises ConfigError."""
+    content = _read_content(path)
+    if "plan" not in content:
+        return None
+    return checked(content["plan"], PLAN, f"the plan in {path}", ConfigError)
+
+
+def _read_content(path: Path) -> dict[str, Any]:
     try:
         content = parse_yaml(read_bytes(path, LARGEST_CONFIG).decode())
     except OSError as error:
@@ -231,10 +254,7 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} does not hold keys and values, such as model.d_model: 256")
-    try:
-        return {key: _setting(key).parse(value) for key, value in content.items()}
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    return content
 
 
 def config_of(run: RunFolder, say: Callable[[str], None] = to_stderr) -> dict[str, Any]:

@@ -14,10 +14,11 @@ def opened(page, shared_dashboard: Dashboard, make_run):
     run = make_run(n_rows=0)
     config = run.config()
     config["training.stages"][1]["masking_prob"] = 0.15
-    planned = {"low": 0.7, "loss": 0.9, "high": 1.1}
-    config["plan.curve"] = [planned | {"chars": chars} for chars in (1_500, 4_000, 8_000)]
     config |= {"training.max_steps": 40, "training.learning_rate": 1.0}
     run.save_config(config)
+    planned = {"low": 0.7, "loss": 0.9, "high": 1.1}
+    curve = [planned | {"chars": chars} for chars in (1_500, 4_000, 8_000)]
+    run.save_plan({"sha256": "", "curve": curve})
     run.save_about("mlm", "preset quick", ["training.learning_rate"])
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
 

@@ -109,11 +109,10 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
 
 
-@pytest.mark.parametrize(("key", "value"), [("plan.curve", "x"), ("training.stages", 5)])
-def test_keys_that_a_page_draws_are_checked(shared_dashboard, make_run, key, value):
+@pytest.mark.parametrize("wrong", [{"planned": "x"}, {"configs": {"training.stages": 5}}])
+def test_what_a_page_draws_is_checked(shared_dashboard, make_run, wrong):
     run = make_run()
-    about = run.about()
-    about["configs"][key] = value
+    about = run.about() | wrong
     with pytest.raises(RefusedError, match="about is wrong"):
         shared_dashboard.post(run, message({"step": 1}) | {"about": about})
 

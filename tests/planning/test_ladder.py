@@ -13,21 +13,40 @@ from configs.command_line.command import resolve
 from configs.keys import ConfigError
 from data.corpus import load_corpus
 from planning import ladder
-from planning.ladder import SIZES, Shape, climb, measured, measured_shapes, rungs, shape_keys
+from planning.ladder import (
+    SIZES,
+    Rung,
+    Shape,
+    climb,
+    measured,
+    measured_shapes,
+    rungs,
+    shape_keys,
+)
 from planning.law import MIN_RUNS
-from tests.conftest import TINY, one_line
+from tests.conftest import TINY, dotted, one_line
+from training.callbacks.health_checks import HealthCheckError
 from training.schedule import Stage
 
-STEP, READ = 2_048, 100_000
+STEP = 2_048
+READ = 100_000
+VALUES = {
+    "training.chars_per_step": STEP,
+    "training.compile": False,
+    "training.threads": 0,
+    "device": "cpu",
+}
 
 
-def shapes(speed: float, n: int = 4) -> list[Shape]:
+def shapes(speed: float) -> list[Shape]:
     """Shapes whose speed falls with their weights."""
-    weights = [10_000 * 4**i for i in range(n)]
     return [
-        Shape(shape_keys(*size), w, speed / 2**i)
-        for i, (size, w) in enumerate(zip(SIZES[:n], weights, strict=True))
+        Shape(shape_keys(*size), 10_000 * 4**i, speed / 2**i) for i, size in enumerate(SIZES[:4])
     ]
+
+
+def ladder_of(speed: float, seconds: float, spent: float = 0.0, **keys: Any) -> list[Rung]:
+    return rungs(shapes(speed), seconds, VALUES | dotted(keys), READ, spent)
 
 
 @pytest.mark.parametrize(
@@ -35,27 +54,27 @@ def shapes(speed: float, n: int = 4) -> list[Shape]:
     [(80_000, 60), (25_000, 60), (80_000, 360), (300_000, 60), (5_000_000, 600), (30_000, 3_600)],
 )
 def test_a_ladder_takes_its_time(speed, seconds):
-    found = rungs(shapes(speed), seconds, STEP, READ)
-    assert 0.8 * seconds < sum(rung.seconds for rung in found) <= seconds
-    assert len(found) >= MIN_RUNS
-    assert len({rung.shape.n_weights for rung in found}) >= 2
-    assert all(rung.n_chars % STEP == 0 and rung.n_chars >= 12 * STEP for rung in found)
-    assert [rung.seconds for rung in found] == sorted(rung.seconds for rung in found)
+    planned = ladder_of(speed, seconds)
+    assert 0.8 * seconds < sum(rung.seconds for rung in planned) <= seconds
+    assert len(planned) >= MIN_RUNS
+    assert len({rung.shape.n_weights for rung in planned}) >= 2
+    assert all(rung.n_chars % STEP == 0 and rung.n_chars >= 12 * STEP for rung in planned)
+    assert [rung.seconds for rung in planned] == sorted(rung.seconds for rung in planned)
 
 
 def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
-    found = rungs(shapes(80_000), 360, STEP, READ)
-    for n_weights in {rung.shape.n_weights for rung in found}:
-        lengths = [rung.n_chars for rung in found if rung.shape.n_weights == n_weights]
+    planned = ladder_of(80_000, 360)
+    for n_weights in {rung.shape.n_weights for rung in planned}:
+        lengths = [rung.n_chars for rung in planned if rung.shape.n_weights == n_weights]
         assert len(lengths) == 4
         assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
-    assert len(found) == 8
+    assert len(planned) == 8
 
 
-def test_some_of_the_time_is_kept_for_compiling():
-    for seconds, kept in ((360, 15), (40, 10)):
-        found = rungs(shapes(80_000), seconds, STEP, READ, is_compiled=True)
-        assert found == rungs(shapes(80_000), seconds - kept, STEP, READ)
+@pytest.mark.parametrize(("seconds", "kept"), [(360, 15), (40, 10)])
+@pytest.mark.parametrize("key", [{"training__compile": True}, {"device": "cuda:0"}])
+def test_some_of_the_time_is_kept_for_compiling(seconds, kept, key):
+    assert ladder_of(80_000, seconds, **key) == ladder_of(80_000, seconds - kept)
 
 
 def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
@@ -86,28 +105,37 @@ def test_measuring_the_sizes_keeps_to_its_share_of_the_time(monkeypatch):
 
 
 def test_more_time_makes_no_fewer_rungs_and_larger_models():
-    short, long = (rungs(shapes(80_000), seconds, STEP, READ) for seconds in (40, 2_000))
+    short = ladder_of(80_000, 40)
+    long = ladder_of(80_000, 2_000)
     assert len(short) <= len(long)
     assert max(rung.shape.n_weights for rung in short) < max(rung.shape.n_weights for rung in long)
 
 
-def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough():
-    def least_seconds(**more: Any) -> int:
-        with one_line(ValueError, r"a ladder needs about \d+ s at these speeds: raise") as refused:
-            rungs(shapes(20_000), 5, STEP, READ, **more)
-        return int(re.findall(r"\d+", str(refused.value))[0])
+def refusal_of(seconds: float, **more: Any) -> str:
+    with one_line(ValueError, r"a ladder needs about \d+ s at these speeds: raise") as refused:
+        ladder_of(20_000, seconds, **more)
+    return str(refused.value)
 
+
+def least_seconds(**more: Any) -> int:
+    return int(re.findall(r"\d+", refusal_of(5, **more))[0])
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough(compiles):
+    least = least_seconds(training__compile=compiles)
+    assert len(ladder_of(20_000, least, training__compile=compiles)) == MIN_RUNS
+
+
+def test_the_time_that_is_spent_counts():
     least = least_seconds()
-    assert (
-        len(rungs(shapes(20_000), least_seconds(is_compiled=True), STEP, READ, is_compiled=True))
-        == MIN_RUNS
-    )
-    assert len(rungs(shapes(20_000), least, STEP, READ)) == MIN_RUNS
-    assert rungs(shapes(20_000), least + 10, STEP, READ, spent=10) == rungs(
-        shapes(20_000), least, STEP, READ
-    )
-    with pytest.raises(ValueError, match=f"a ladder needs about {least + 10} s"):
-        rungs(shapes(20_000), least, STEP, READ, spent=10)
+    assert ladder_of(20_000, least + 10, spent=10) == ladder_of(20_000, least)
+    assert f"about {least + 10} s" in refusal_of(least, spent=10)
+
+
+def test_the_number_of_threads_is_a_hint_unless_it_is_set():
+    assert "training.threads" in refusal_of(5)
+    assert "training.threads" not in refusal_of(5, training__threads=1)
 
 
 @pytest.fixture
@@ -121,7 +149,7 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     small = [measured(*tiny, shape_keys(d_model, 1)) for d_model in (8, 16)]
     assert small[0].n_weights < small[1].n_weights
     assert min(shape.chars_per_second for shape in small) > 0
-    planned = [ladder.Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
+    planned = [Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
     runs, rows = climb(*tiny, planned)
     assert [run[:2] for run in runs] == [(rung.shape.n_weights, rung.n_chars) for rung in planned]
     assert rows[-1]["chars"] == planned[-1].n_chars
@@ -151,6 +179,14 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
 
 def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
     shape = Shape(shape_keys(8, 1), 1, 1.0)
-    planned = [ladder.Rung(shape, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
-    runs, _ = climb(*tiny, [*planned, ladder.Rung(shape, 10**12, 0.01)])
+    planned = [Rung(shape, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
+    runs, _ = climb(*tiny, [*planned, Rung(shape, 10**12, 0.01)])
     assert len(runs) == MIN_RUNS
+
+
+def test_a_ladder_that_diverges_is_refused(tiny):
+    values, corpus = tiny
+    values["training.learning_rate"] = 100.0
+    shape = Shape(shape_keys(8, 1), 1, 1.0)
+    with one_line(HealthCheckError, "lower training.learning_rate"):
+        climb(values, corpus, [Rung(shape, 40 * 512, 1.0)])

@@ -1,19 +1,22 @@
 """A plan from the command line to the run that follows it."""
 
 from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from matplotlib.figure import Figure
 
+import experiment
 import plan
-from configs.command_line.command import parse
+from configs.command_line.command import parse, read_plan
 from configs.keys import ConfigError
 from data.play.grammar import play
 from planning.ladder import Shape, shape_keys
 from runs.curves import draw_prediction
-from tests.conftest import one_line
+from tests.conftest import config_file, one_line, only_run
 from tests.planning.test_law import FLOOR, SIZES, fitted
 
 KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_rows=4096")
@@ -29,47 +32,57 @@ def short(monkeypatch):
     monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (40, 20, 12, 4))
 
 
-def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
+ROW = {"chars": 1_000, "low": 1.0, "loss": 2.0, "high": 3.0}
+
+
+def write_plan(path: Path, printed: Callable[..., str], *words: str) -> str:
+    """Plan a run on the play; returns what plan.py prints."""
+    ladder = ("--ladder-seconds", "10")
+    return printed(plan.main, "data.corpus=play", *KEYS, *ladder, "--write", path, *words)
+
+
+def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     path = tmp_path / "plan.yaml"
-    words = [
-        "data.corpus=play",
-        *KEYS,
-        "--seconds",
-        "120",
-        "--ladder-seconds",
-        "10",
-        "--write",
-        path,
-    ]
-    table = printed(plan.main, *words).partition("runs and a fit")[2].splitlines()
-    assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]
+    table = write_plan(path, printed, "--seconds", "120").partition("runs and a fit")[2]
+    lines = table.splitlines()
+    assert [line[:10].strip() for line in lines[1:5]] == ["", "half", "the budget", "twice"]
     values = parse(["--config", str(path)]).values
     assert values["training.max_seconds"] == 120
     assert values["training.max_chars"] is None  # a faster run trains on more
-    curve = values["plan.curve"]
+    curve = read_plan(path)["curve"]
     assert all(row["low"] < row["loss"] < row["high"] for row in curve)
-    assert f"{curve[-1]['chars'] / 1e6:,.1f} M" in table[3]
-    assert f"{curve[-1]['loss']:.3f} ({curve[-1]['low']:.3f} to" in table[3]
-    trained = train(data__corpus="play", training__max_chars=2_048, plan__curve=curve)
-    assert trained.run.config()["plan.curve"] == curve
-    assert trained.run.curves_path.stat().st_size > 10_000
+    assert f"{curve[-1]['chars'] / 1e6:,.1f} M" in lines[3]
+    assert f"{curve[-1]['loss']:.3f} ({curve[-1]['low']:.3f} to" in lines[3]
 
+    words = ["--config", path, "training.max_chars=2048", f"logs={tmp_path}"]
+    output = printed(experiment.main, *words)
+    assert "warning: the text has changed" not in output
+    run = only_run(tmp_path)
+    assert run.planned() == run.about()["planned"] == curve
+    assert run.curves_path.stat().st_size > 10_000
+    assert "plan" not in run.config()
 
-def test_a_plan_for_characters_is_limited_by_them(tmp_path, printed):
-    path = tmp_path / "plan.yaml"
-    printed(
-        plan.main,
-        "data.corpus=play",
-        *KEYS,
-        "--chars",
-        "1e6",
-        "--ladder-seconds",
-        "10",
-        "--write",
-        path,
-    )
+    # a plan may replace another one; this one is for characters
+    write_plan(path, printed, "--chars", "1e6")
     values = parse(["--config", str(path)]).values
     assert (values["training.max_chars"], values["training.max_seconds"]) == (10**6, None)
+
+
+def test_a_changed_text_is_a_warning(tmp_path, printed, text_file):
+    config = config_file(tmp_path, {"data.corpus": text_file, "training.max_steps": 1})
+    with open(config, "a") as file:
+        yaml.safe_dump({"plan": {"sha256": "of another text", "curve": [ROW]}}, file)
+    output = printed(experiment.main, "--config", config)
+    assert output.count("warning: the text has changed since its plan") == 1
+
+
+@pytest.mark.parametrize("content", ["To be, or not to be\n", "model.d_model: 64\n", "plan: 1\n"])
+def test_a_file_that_is_not_a_plan_is_kept(tmp_path, refusal, content):
+    victim = tmp_path / "victim.txt"
+    victim.write_text(content)
+    line = refusal(plan.main, f"data.corpus={victim}", "--loss", "1", "--write", victim, before="")
+    assert "name another file" in line
+    assert victim.read_text() == content
 
 
 SHORT = ["--seconds", "1", "data.corpus=play", *KEYS]
@@ -128,9 +141,9 @@ def test_the_predicted_curve_stands_where_the_run_has_its_characters():
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [5, 20])
 
 
-@pytest.mark.parametrize("curve", ["[1]", "[{chars: 1}]", "[{chars: 1, low: x, loss: 1, high: 1}]"])
-def test_a_malformed_curve_is_refused(curve):
-    with one_line(ConfigError, "plan.curve must be a list of rows"):
-        parse(
-            [f"plan.curve={yaml.safe_dump(yaml.safe_load(curve), default_flow_style=True).strip()}"]
-        )
+@pytest.mark.parametrize("curve", [1, [1], [{"chars": 1}], [ROW | {"low": "x"}]])
+def test_a_malformed_curve_is_refused(curve, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.safe_dump({"plan": {"sha256": "", "curve": curve}}))
+    with one_line(ConfigError, "curve is wrong"):
+        parse(["--config", str(path)])

@@ -1,7 +1,5 @@
 """Compares a run with its reference losses."""
 
-from collections.abc import Mapping, Sequence
-
 from data.references.process import References
 from runs.curves import save_curves
 from runs.files import reporting_os_errors
@@ -17,13 +15,9 @@ SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last s
 class ReferenceLosses(Callback):
     """Compares a run with its reference losses, reports them, and draws its curves beside them."""
 
-    def __init__(
-        self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()
-    ):
-        """`predicted` is the curve that a plan expects, if there is one."""
+    def __init__(self, run: RunFolder, references: References):
         self.run = run
         self.references = references
-        self.predicted = predicted
         self.announced: bool | None = None  # whether all losses were known at the last announcement
 
     def begin(self, trainer: Trainer) -> None:
@@ -49,7 +43,7 @@ class ReferenceLosses(Callback):
                 self.run.metrics(),
                 self.references.losses,
                 f"{trainer.evaluator.corpus}, {self.run.path.name}",
-                self.predicted,
+                self.run.planned(),
             )
 
     def _announce(self, trainer: Trainer, wait_seconds: float = 0.0) -> None:
