@@ -35,41 +35,54 @@ class Trainer:
         evaluator: Evaluator,
         clock: TrainingClock,
     ):
-        self.training_step, self.model = training_step, training_step.update.model
-        self.schedule, self.evaluator, self.clock = schedule, evaluator, clock
+        self.training_step = training_step
+        self.model = training_step.update.model
+        self.schedule = schedule
+        self.evaluator = evaluator
+        self.clock = clock
         self.callbacks: list[Callback] = []
-        self.step = self.chars = self.n_evaluations = 0  # so far
-        self.began = self.last_save = self.wall_seconds = 0.0
-        self.best_loss, self.must_stop = float("inf"), False
-        # position of the last evaluation, and sums since then
-        self.evaluated_at, self.sums = self.position(), Sums()
+        self.must_stop = False  # a signal sets it
+
+        # so far, also of the earlier parts of a resumed run
+        self.step = 0
+        self.chars = 0
+        self.n_evaluations = 0
+        self.wall_seconds = 0.0
+        self.best_loss = float("inf")
+        # since the last evaluation
+        self.evaluated_at = self.position()
+        self.sums = Sums()
 
     def train(self) -> None:
         """Train until the last evaluation, at the end of the budget, or until a signal sets
         `must_stop`."""
-        self.began = time.monotonic() - self.wall_seconds  # with the earlier parts of a resumed run
+        self.began = time.monotonic() - self.wall_seconds
         self.last_save = time.monotonic()
-        self.call("begin")  # torch.compile runs here, before the clock starts
+        for callback in self.callbacks:
+            callback.begin(self)  # torch.compile runs here, before the clock starts
         self.model.train()
         self.clock.start()
         now = self.now()
+
         while self.n_evaluations < self.schedule.evaluations and not now.must_stop:
-            # window length and masking rate
+            # window length and masking rate, and the learning rate as a share of its peak
             stage = stage_at(self.schedule.stages, now.progress, self.step)
-            # the learning rate as a share of its peak
             factor = self.schedule.learning_rate_at(now.progress)
             for callback in self.callbacks:
                 # by hand on the dashboard, for example
                 stage, factor = callback.adjust(self, stage, factor)
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            # of one step; `Evaluator.row` averages them
+            # draw batches, and change the weights
             sums = self.training_step(stage, now.progress)
-            self.sums = {name: self.sums.get(name, 0) + value for name, value in sums.items()}
+            for name, value in sums.items():
+                self.sums[name] = self.sums.get(name, 0) + value
             self.step += 1
             self.chars += self.training_step.chars_per_step
+            for callback in self.callbacks:
+                callback.stepped(self, stage)
 
-            self.call("stepped", stage)
+            # evaluate and save, if that is due
             now = self.now()
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
@@ -78,48 +91,49 @@ class Trainer:
             if now.must_save:
                 with self.clock.stopped():
                     self.save()
+
         self.clock.stop()
         self.save(is_last=True)
-        self.call("end")
+        for callback in self.callbacks:
+            callback.end(self)
 
     def evaluate(self, stage: Stage, progress: float) -> None:
         """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record
         it (`evaluated`)."""
-        self.n_evaluations, self.wall_seconds = (
-            self.schedule.evaluations_due(progress),
-            time.monotonic() - self.began,
-        )
-        facts = self.position() | {
+        self.n_evaluations = self.schedule.evaluations_due(progress)
+        self.wall_seconds = time.monotonic() - self.began
+        facts = {
+            **self.position(),
             "wall_seconds": round(self.wall_seconds, 3),
             "seq_len": stage.seq_len,
+            "masking_prob": mean_rate(self.schedule.stages, stage),  # rates may alternate
+            "learning_rate": learning_rate_of(self.training_step.update.optimizers),
         }
-        # a stage may alternate between rates
-        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)
-        facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
-        # runs on the validation set
         row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
-        self.call("measured", row, evaluation)
-        # a callback adds it if masking rates alternate
+        for callback in self.callbacks:
+            callback.measured(self, row, evaluation)
+
+        # a callback adds the bound if masking rates alternate
         loss = row.get("loss.bound", row["loss.valid"])
         best = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
-        self.call("evaluated", row, best)
-        self.evaluated_at, self.sums = self.position(), Sums()
+        for callback in self.callbacks:
+            callback.evaluated(self, row, best)
+        self.evaluated_at = self.position()
+        self.sums = Sums()
 
     def save(self, is_last: bool = False) -> None:
-        """Have a callback write a checkpoint (`training.callbacks.recorder`). All processes must call
-        it together."""
+        """Have a callback write a checkpoint (`Recorder`). All processes must call it together."""
         self.wall_seconds = time.monotonic() - self.began
-        self.call("save", self.weights(), self.state_dict(), is_last)
+        weights = self.weights()
+        state = self.state_dict()
+        for callback in self.callbacks:
+            callback.save(self, weights, state, is_last)
         self.last_save = time.monotonic()
 
-    def call(self, hook: str, *arguments: Any) -> None:
-        """Call a hook of all callbacks: see `training.callbacks.callback`."""
-        for callback in self.callbacks:
-            getattr(callback, hook)(self, *arguments)
-
     def report(self, line: str) -> None:
-        self.call("reported", line)
+        for callback in self.callbacks:
+            callback.reported(self, line)
 
     def now(self) -> Now:
         must_save = time.monotonic() - self.last_save > self.schedule.seconds_per_checkpoint
@@ -139,11 +153,11 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All state that later steps depend on, except the weights. `training.resume` restores it."""
-        return {name: getattr(self, name) for name in SAVED} | {
+        callbacks = {each.name: each.state_dict() for each in self.callbacks if each.name}
+        return {
+            **{name: getattr(self, name) for name in SAVED},
             "seconds": self.clock.seconds,
             "sums": self.sums,
-            "callbacks": {
-                callback.name: callback.state_dict() for callback in self.callbacks if callback.name
-            },
+            "callbacks": callbacks,
             "training_step": self.training_step.state_dict(),
         }

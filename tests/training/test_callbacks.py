@@ -58,18 +58,18 @@ def user() -> Recording:
 
 
 @pytest.fixture
-def events() -> list[tuple]:
-    """The calls of hooks."""
+def events() -> list[dict]:
+    """The events that the user is told of."""
     return []
 
 
 @pytest.fixture
 def trainer(user, events) -> SimpleNamespace:
+    user.changed = lambda trainer, event: events.append(event)
     return SimpleNamespace(
         step=7,
         position=lambda: {"step": 7, "seconds": 1.0},
         report=user.lines.append,
-        call=lambda *arguments: events.append(arguments),
     )
 
 
@@ -96,7 +96,7 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
         "before": {"learning_rate_factor": 1.0, "masking_prob": None},
         "after": CHANGE,
     }
-    assert events == [("changed", event)]
+    assert events == [event]
 
     (line,) = user.lines
     assert line.startswith("changed by hand at step 7: ")

@@ -54,7 +54,8 @@ class KnobPanel(Callback):
         self.knobs = knobs
         self.is_changed_by_hand = True
         trainer.report(f"changed by hand at step {trainer.step:,}: {knobs}")
-        trainer.call("changed", event)
+        for callback in trainer.callbacks:
+            callback.changed(trainer, event)
 
     def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         if self.is_changed_by_hand:

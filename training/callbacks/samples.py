@@ -38,7 +38,8 @@ class Samples(Callback):
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         if trainer.n_evaluations % self.every_evaluations == 0:
             samples = sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
-            trainer.call("sampled", samples)
+            for callback in trainer.callbacks:
+                callback.sampled(trainer, samples)
 
 
 def sample(
