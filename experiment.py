@@ -13,7 +13,7 @@ from configs.command_line.command import OWN_CODE, Command, parse, run_seeds
 from configs.command_line.program import OutputError, fail, run_main
 from configs.command_line.scripts import exit_code
 from configs.experiment import Configs, configs_of
-from configs.references import keep
+from configs.references import keep, with_originals
 from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -78,7 +78,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
         RunFolder.create(path)
     with run.locked():
         if command.resumed:
-            resume(run, trainer, command.values, configs.data.loaded)
+            values = with_originals(command.values, OWN_CODE, run)
+            resume(run, trainer, values, configs.data.loaded)
         else:
             begin(
                 run,

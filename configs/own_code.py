@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from labml.configs import option
 
+from configs.keys import ConfigError
 from configs.masking import MaskingConfigs, build_masker
 from configs.model import ModelConfigs
 from configs.objective import ObjectiveConfigs
@@ -146,14 +147,17 @@ def vocabulary_of_run(run: RunFolder, values: Mapping[str, Any]) -> "Vocabulary"
 
 def own_corpus(reference: str) -> "Corpus":
     """The text of the strings that the user's function yields."""
-    from data.corpus import Corpus
+    from data.corpus import Corpus, CorpusError
 
     own = load("data.corpus", reference)
     documents = own()
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise own.error(f"it must yield strings, one per document, not return {_type(documents)}")
-    with own.checked("it must yield strings, one per document"):
-        return Corpus.from_documents(reference, documents)
+    try:
+        with own.checked("it must yield strings, one per document"):
+            return Corpus.from_documents(reference, documents)
+    except CorpusError as error:
+        raise ConfigError(f"data.corpus={error}") from error
 
 
 def own_callbacks(references: Sequence[str]) -> "list[Callback]":

@@ -224,9 +224,7 @@ def unchanged_or_copied(
 
     def located(key: str, path: Path) -> Path:
         if str(path) not in copies:
-            # an earlier resume may have used the copy, and the run may have been moved since
-            copy = folder.joinpath(*path.parts[-2:])
-            return copy if path.parts[-3:-2] == (folder.name,) and copy.is_file() else path
+            return path
         name = copies[str(path)]["copy"]
         changed = [other for other, facts in copies.items() if _has_changed(other, name, facts)]
         if not changed:
@@ -238,6 +236,15 @@ def unchanged_or_copied(
         return folder / name
 
     return replaced(config, keys, located)
+
+
+def with_originals(
+    values: Mapping[str, Any], keys: Iterable[str], run: RunFolder
+) -> dict[str, Any]:
+    """The values with the paths of the user's files in place of those of the run's copies."""
+    folder = run.code_path.absolute()
+    originals = {folder / facts["copy"]: Path(path) for path, facts in run.code().items()}
+    return replaced(values, keys, lambda key, path: originals.get(path, path))
 
 
 def _has_changed(path: str, name: str, facts: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ such token, it is embedded as `[MASK]` and never predicted.
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from configs.keys import ConfigError
+from configs.references import path_and_name
 from data.tasks.task import CHARACTER
+from data.tokens.custom import CustomVocabulary
 from data.tokens.subwords import SubwordVocabulary, byte_alphabet
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
@@ -61,7 +65,12 @@ def export(trained: Trained, folder: Path) -> None:
     logging.disable_progress_bar()
     model: Any = hugging_face_model(trained)
     model.save_pretrained(folder)
-    tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
+    if isinstance(trained.vocabulary, CustomVocabulary):
+        path, name = path_and_name(trained.values["data.tokens"])
+        shutil.copy(path, folder)
+        print(f"the folder has no tokenizer.json: encode texts with {name} of its {path.name}")
+    else:
+        tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", card(trained).encode())
     check_scores(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
 
@@ -69,6 +78,8 @@ def export(trained: Trained, folder: Path) -> None:
 def hugging_face_model(trained: Trained) -> PreTrainedModel:
     """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot
     express it."""
+    if hasattr(trained.model, "hugging_face"):
+        return own_hugging_face_model(trained)
     settings, weights = settings_of(trained), renamed(trained)
     auto, auto_map = "AutoModelForMaskedLM", modeling_folio.AUTO_MAP
     if isinstance(trained, SavedClassifier):
@@ -92,6 +103,23 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
         model = getattr(modeling_folio, auto.replace("AutoModel", "Folio"))(config)
         model.register_for_auto_class(auto)  # copies the code beside the weights
     model.load_state_dict(weights)
+    return model.eval()
+
+
+def own_hugging_face_model(trained: Trained) -> PreTrainedModel:
+    """The model that a model of the user's own returns as its export."""
+    architecture = trained.values["model.architecture"]
+    if not trained.takes_mask:
+        raise ConfigError(
+            f"model.architecture={architecture}: an export needs forward(inputs, positions=None,"
+            " attention_mask=None)"
+        )
+    model = trained.model.hugging_face()  # type: ignore[operator]
+    if not isinstance(model, PreTrainedModel):
+        kind = type(model).__name__
+        raise ConfigError(
+            f"model.architecture={architecture}: hugging_face() must return a PreTrainedModel, not {kind}"
+        )
     return model.eval()
 
 

@@ -52,7 +52,7 @@ class Trained:
 
     @property
     def encoder(self) -> Any:
-        """The encoder of the model. Raises ConfigError if the architecture is not `modern`."""
+        """The encoder of the model. Raises ConfigError if the model is not a MaskedLanguageModel."""
         if type(self.model) is not MaskedLanguageModel:
             architecture = self.values["model.architecture"]
             which = "only modern without objective.nsp and objective.sop"

@@ -103,7 +103,8 @@ def card(trained: Trained) -> str:
         own_code = "Folio's classifier"
         facts |= facts_of_classifier(trained, texts, source)
     else:
-        own_code = "" if trained.encoder.ngrams is None else "n-gram embeddings"
+        encoder = getattr(trained.model, "encoder", None)
+        own_code = "" if getattr(encoder, "ngrams", None) is None else "n-gram embeddings"
         facts |= facts_of_run(trained, source)
     if own_code:
         facts["option"] = ", trust_remote_code=True"
