@@ -43,7 +43,6 @@ HEADING = "____:\n"  # all names have four letters; `_` hides one
 class Speech(NamedTuple):
     """A speech without its heading, and the states that wrote it."""
 
-    speaker: str
     text: str
     states: Sequence[int]
 
@@ -58,10 +57,10 @@ def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
         kept = []
         begin = 0
         for paragraph in paragraphs[:-1]:
-            speaker, text = paragraph.split(":\n", 1)
+            _, text = paragraph.split(":\n", 1)
             end = begin + len(paragraph)
             if longest is None or len(text) <= longest:
-                kept.append(Speech(speaker, text, path[end - len(text) : end]))
+                kept.append(Speech(text, path[end - len(text) : end]))
             begin = end + len(PARAGRAPH)
         if len(kept) >= n:
             return kept[:n]

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import mmap
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,13 +49,10 @@ class StoredIds:
             )
 
         with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
+            # private pages, because PyTorch warns of a buffer that it must not write to
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._map.madvise(mmap.MADV_RANDOM)
-        with warnings.catch_warnings():  # that the tensor must not be written to
-            warnings.simplefilter("ignore", UserWarning)
-            self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
-
+        self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
         if len(self.ids) != self.counts.sum():
             raise ValueError(f"{path} is not whole")
 
