@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from configs.branch import derived_seed
 from configs.command_line.command import OWN_CODE, Command, parse, run_seeds
 from configs.command_line.program import OutputError, fail, run_main
 from configs.command_line.scripts import exit_code
@@ -33,7 +34,6 @@ def main(arguments: list[str]) -> int:
         return fail(error, raised_by_all=True)
     if command.n_seeds > 1:
         return run_seeds(__file__, arguments, command)
-    from configs.following import follow
     from distributed.meeting import restarted_run
     from distributed.parallel import together
 
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
                 command = parse(["--resume", str(restarted.path)])
             if processes.is_first:
                 return lead(command, began, processes)
-            return follow(command, processes, build_trainer)
+            return follow(command, processes)
     # the last: Ctrl-C before training
     except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
         return exit_code(error, command.values)
@@ -93,6 +93,33 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
             if command.plan:
                 run.save_plan(command.plan)
         return train(run, trainer, tracker, began)
+
+
+def follow(command: Command, processes: "Processes") -> int:
+    """Train with the first process, silently; returns the exit code."""
+    from torch import manual_seed
+
+    from configs.callbacks import callbacks_of
+    from data.corpus import PLAY, TINY_SHAKESPEARE
+    from distributed.interruption import Interruption
+    from training import tracking
+    from training.resume import restore
+
+    tracking.be_quiet()
+    is_play = processes.from_first(None)
+    if command.values["data.corpus"] == "auto":
+        corpus = PLAY if is_play else TINY_SHAKESPEARE  # no name from the store: it may be code
+        command = replace(command, values=command.values | {"data.corpus": corpus})
+    configs = configs_of(command.values)
+    trainer = build_trainer(configs, command, processes)
+    trainer.callbacks = callbacks_of(configs)
+    # dropout differs between processes
+    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))
+    if command.resumed:
+        restore(command.resumed, trainer)
+    with Interruption(trainer).watched():
+        trainer.train()
+    return 0
 
 
 def build_trainer(configs: Configs, command: Command, processes: "Processes") -> "Trainer":

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from torch import Generator, Tensor
 
+from configs.branch import derived_seed
 from configs.command_line.program import run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
-from configs.seeds import derived_seed
 from runs.terminal import printable
 from trained.fill import with_unknown
 from trained.load import Trained, load_trained

@@ -1,8 +1,13 @@
-"""A branch of the config tree."""
+"""A branch of the config tree, and the seeds of its random draws."""
 
+import re
+import zlib
 from typing import Any
 
+import numpy as np
 from labml.configs import BaseConfigs
+
+REFERENCE = re.compile(r".+\.py:[^\W\d]\w*", re.DOTALL)  # to the user's own code
 
 
 class Branch(BaseConfigs):
@@ -16,3 +21,14 @@ class Branch(BaseConfigs):
         """The whole tree, `configs.experiment.Configs`: the other branches, and the parts of the
         run."""
         return self._root
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value names the user's own code, `file.py:name`."""
+    return isinstance(value, str) and REFERENCE.fullmatch(value) is not None
+
+
+def derived_seed(seed: int, stream: str) -> int:
+    """The seed of the named stream. Streams and neighboring seeds are statistically independent."""
+    sequence = np.random.SeedSequence([seed, zlib.crc32(stream.encode())])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -6,8 +6,7 @@ import torch
 
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, is_sharded
-from configs.keys import ConfigError
-from configs.outputs import prompts
+from configs.keys import ConfigError, shortened
 from configs.own_code import own_callbacks
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
@@ -82,7 +81,8 @@ def callbacks_of(
         callbacks.append(AnyOrderBound())
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
-    callbacks += own_callbacks(c.callbacks)
+    if c.callbacks:
+        callbacks += own_callbacks(c.callbacks)
     return callbacks
 
 
@@ -104,6 +104,22 @@ def recorder(c: Configs, run: RunFolder) -> Recorder:
     facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     in_background = c.torch_device.type != "cpu" and not is_sharded(c)
     return in_all_processes(Recorder)(run, facts, in_background=in_background)
+
+
+def prompts(c: Configs) -> list[str]:
+    """The texts that samples fill in: those of the config, or else lines of the validation text."""
+    if not c.sample.prompts:
+        text = c.data.loaded.validation
+        lines = [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20]
+        return lines[:6] or [text[:60]]
+    for prompt in c.sample.prompts:
+        try:
+            n_tokens = len(c.data.vocabulary.encode(prompt))
+        except ValueError as error:
+            raise ConfigError(f"sample.prompts: {error}") from error
+        if not n_tokens:
+            raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
+    return c.sample.prompts
 
 
 def may_choose_threads(c: Configs) -> bool:

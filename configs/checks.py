@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from configs.branch import is_reference
 from configs.keys import ConfigError, shortened
 from configs.masking import STRATEGY_NAMES
-from configs.references import is_reference
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from training.schedule import masking_rates
@@ -55,6 +55,9 @@ def check(values: Mapping[str, Any]) -> None:
     for reference in values["callbacks"]:
         if not is_reference(reference):
             raise ConfigError(f"callbacks: {shortened(reference)} is not of the form file.py:name")
+    if values["data.batches"] and not is_reference(values["data.batches"]):
+        batches = shortened(values["data.batches"])
+        raise ConfigError(f"data.batches={batches} is not of the form file.py:name")
     if values["data.within_documents"] and values["data.sampling"] != "random":
         raise ConfigError(
             "data.within_documents=true: data.sampling=shuffled cuts the whole text: use random"

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from labml.configs import option
 
-from configs.branch import Branch
+from configs.branch import Branch, is_reference
 from configs.keys import Key
-from configs.references import is_reference
-from configs.seeds import derived_seed
 from data.tokens import CHARACTERS
 
 if TYPE_CHECKING:
@@ -51,6 +49,9 @@ class DataConfigs(Branch):
             reference=True,
         ),
     ] = "characters"
+    batches: Annotated[
+        str, Key("your own source of batches, file.py:name; empty: masked windows", reference=True)
+    ] = ""
     unknown_below: Annotated[
         float, Key("characters rarer than this share become [UNK]", low=0, high=1)
     ] = 0.0
@@ -132,30 +133,9 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
-    """Windows of the training text; `configs.other_windows` has those of pairs, epochs, and texts
-    on the disk."""
-    from data.text.sources import CorpusError
-    from data.windows import Windows
+    from configs.windows import windows_of
 
-    root = c.root()
-    longest = max(row["seq_len"] for row in root.training.stages)
-    if len(c.training_ids) <= longest:
-        raise CorpusError(
-            f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
-            f" {longest:,}: shorten training.stages or take a longer text"
-        )
-    seed = derived_seed(root.seed, "windows")
-    if (
-        c.stored_tokens
-        or root.objective.nsp
-        or root.objective.sop
-        or c.sampling != "random"
-        or c.weights
-    ):
-        from configs.other_windows import other_windows
-
-        return other_windows(root, longest, seed)
-    return Windows(c.training_ids, seed=seed)
+    return windows_of(c.root())
 
 
 @option(DataConfigs.validation)

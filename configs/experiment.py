@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
 
-from configs import annotated, mixture, own_code  # noqa: F401, two register options
+from configs import annotated  # noqa: F401, it registers options
+from configs.branch import Branch, derived_seed, is_reference
 from configs.data import DataConfigs
 from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
-from configs.objective import ObjectiveConfigs
-from configs.outputs import CheckpointConfigs, SampleConfigs
-from configs.references import line_of
-from configs.seeds import derived_seed
-from configs.training import TrainingConfigs
+from configs.training import ObjectiveConfigs, TrainingConfigs
 from distributed.launch import local_rank, n_started
 from distributed.substitutes import in_all_processes
 from training.schedule import Schedule
@@ -28,12 +25,32 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from data.batch import BatchSource
     from training.compilation import Compiled
     from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
     from training.loop import Trainer
     from training.objective import MaskedObjective
     from training.step import TrainingStep, Update
+
+
+class CheckpointConfigs(Branch):
+    """Keys `checkpoint.*`."""
+
+    every_seconds: Annotated[
+        float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)
+    ] = 60.0
+
+
+class SampleConfigs(Branch):
+    """Keys `sample.*`."""
+
+    every_evaluations: Annotated[
+        int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)
+    ] = 5
+    prompts: Annotated[
+        list, Key("texts for the samples; empty: lines of the validation text", resume=True)
+    ] = []
 
 
 class Configs(BaseConfigs):
@@ -70,6 +87,7 @@ class Configs(BaseConfigs):
     compiled: "Compiled | None"
     update: "Update"
     cuda_graphs: "CudaGraphs | None"
+    source: "BatchSource"
     step: "TrainingStep"
     schedule: Schedule
     evaluator: "Evaluator"
@@ -78,7 +96,10 @@ class Configs(BaseConfigs):
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys. It starts no labml experiment."""
-    own_code.register(values)
+    if any(is_reference(value) for value in values.values()):
+        from configs.own_code import register
+
+        register(values)
     configs = Configs()
     configs._set_values(dict(values))
     return configs
@@ -143,6 +164,8 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
             with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
                 shape = list(model(inputs, positions).shape)
         except Exception as error:  # whatever a user's model raises
+            from configs.references import line_of
+
             reason = line_of(error) or f"{type(error).__name__}: {error}"
             raise ConfigError(f"model.architecture: {contract}, but raises {reason}") from error
         if shape != expected:
@@ -193,15 +216,25 @@ def cuda_graphs(c: Configs) -> "CudaGraphs | None":
     return CudaGraphs(c.update) if can_record(c.update) else None
 
 
+@option(Configs.source)
+def source(c: Configs) -> "BatchSource":
+    if c.data.batches:
+        from configs.own_code import own_batches
+
+        return own_batches(c)
+    from data.masked_windows import MaskedWindows
+
+    return MaskedWindows(c.data.windows, c.masking.strategy)
+
+
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
-    from data.masked_windows import MaskedWindows
     from training.step import TrainingStep
     from training.switches import set_threads
 
     set_threads(c.training.threads)
     return in_all_processes(TrainingStep)(
-        MaskedWindows(c.data.windows, c.masking.strategy),
+        c.source,
         c.update,
         run_update=c.cuda_graphs,
         chars_per_step=c.training.chars_per_step,

@@ -9,7 +9,6 @@ by its dotted name.
 """
 
 import math
-import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,10 +17,10 @@ from typing import Any
 
 from labml.configs import BaseConfigs
 
+from configs.branch import is_reference
 from configs.command_line.strict_yaml import parse_yaml
 from runs.errors import InputError
 
-REFERENCE = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)  # to the user's own code
 LONGEST_VALUE = 60  # characters of a value that an error message repeats
 
 
@@ -76,7 +75,7 @@ class Setting:
 
     def _is_allowed(self, value: Any) -> bool:
         key = self.key
-        if key.reference and REFERENCE.fullmatch(str(value)):
+        if key.reference and is_reference(value):
             return True
         if isinstance(value, int | float):
             return key.above < value and key.low <= value <= key.high

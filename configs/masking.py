@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from labml.configs import option
 
-from configs.branch import Branch
+from configs.branch import Branch, derived_seed
 from configs.keys import ConfigError, Key
-from configs.seeds import derived_seed
 
 if TYPE_CHECKING:
     import torch
@@ -153,3 +152,26 @@ def _register(name: str) -> None:
 
 for _name in STRATEGY_NAMES:
     _register(_name)
+
+
+@option(MaskingConfigs.strategy)
+def mixture(c: MaskingConfigs) -> "Masker":
+    """Each window is masked by one of several strategies, according to `masking.mixture`."""
+    from configs.own_code import own_strategy
+    from configs.references import load
+    from data.masking.strategies import STRATEGIES
+    from data.masking.units import Mixture
+
+    rows = [
+        (row["until"], {name: share for name, share in row.items() if name != "until"})
+        for row in c.mixture
+    ]
+    strategies = {}
+    for _, shares in rows:
+        for name in shares:
+            strategies[name] = STRATEGIES.get(name) or own_strategy(load("masking.mixture", name))
+
+    def mixed(text: str) -> Mixture:
+        return Mixture({name: strategy(text) for name, strategy in strategies.items()}, rows)
+
+    return build_masker(c, mixed)

@@ -4,23 +4,26 @@ docs/own_code.md describes each contract. `configs.references` finds and loads t
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from labml.configs import option
 
+from configs.branch import is_reference
 from configs.keys import ConfigError
 from configs.masking import MaskingConfigs, build_masker
 from configs.model import ModelConfigs
-from configs.objective import ObjectiveConfigs
-from configs.references import OwnCode, is_reference, load
-from configs.training import TrainingConfigs
+from configs.references import OwnCode, load
+from configs.training import ObjectiveConfigs, TrainingConfigs
 from runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
+    from configs.experiment import Configs
+    from data.batch import BatchSource
     from data.corpus import Corpus
     from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
@@ -158,6 +161,30 @@ def own_corpus(reference: str) -> "Corpus":
             return Corpus.from_documents(reference, documents)
     except CorpusError as error:
         raise ConfigError(f"data.corpus={error}") from error
+
+
+def own_batches(c: "Configs") -> "BatchSource":
+    """The user's source of batches. The batch that is checked is drawn again in training."""
+    from data.batch import check_batch
+
+    own = load("data.batches", c.data.batches)
+    source = own(c.data)
+    stage = c.training.all_stages[0]
+    batch_size = c.training.chars_per_step // (stage.seq_len * c.training.grad_accum_steps)
+    contract = (
+        f"its draw({batch_size}, {stage.seq_len}, {stage.masking_prob:g}, 0.0) must return a Batch"
+    )
+    with own.checked(contract):
+        for method, n_arguments in {"draw": 4, "state_dict": 0, "load_state_dict": 1}.items():
+            own.check_signature(getattr(source, method), n_arguments, method)
+        before = deepcopy(source.state_dict())
+        batch = source.draw(batch_size, stage.seq_len, stage.masking_prob, 0.0)
+        source.load_state_dict(before)
+    try:
+        check_batch(batch, batch_size, stage.seq_len, c.data.vocabulary.n_tokens)
+    except ValueError as error:
+        raise own.error(f"{contract}: {error}") from error
+    return source
 
 
 def own_callbacks(references: Sequence[str]) -> "list[Callback]":

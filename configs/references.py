@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from configs.keys import REFERENCE, ConfigError, shortened
+from configs.branch import is_reference
+from configs.keys import ConfigError, shortened
 from runs.errors import InputError
 from runs.files import read_bytes
 from runs.run_folder import RunFolder
@@ -26,10 +27,6 @@ LARGEST = 1_000_000  # bytes of a file
 
 _modules: dict[Path, ModuleType] = {}
 _sources: dict[Path, bytes] = {}  # of the user's files, and of what they import from their folders
-
-
-def is_reference(value: Any) -> bool:
-    return isinstance(value, str) and REFERENCE.fullmatch(value) is not None
 
 
 def path_and_name(reference: str) -> tuple[Path, str]:

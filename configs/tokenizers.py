@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from configs.branch import is_reference
 from configs.keys import ConfigError, shortened
-from configs.references import is_reference
 from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM
 from runs.files import write_atomically
 from runs.run_folder import RunFolder

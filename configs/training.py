@@ -18,8 +18,42 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
+    from training.objective import Loss
+
 ADAMW_RATE = "peak learning rate of AdamW at a d_model of 128: it uses this times 128 / d_model; for noam, a factor"
 STAGES = "rows {until: share of the budget, seq_len: characters, masking_prob (optional): a rate, or rates in turn}"
+
+
+class ObjectiveConfigs(Branch):
+    """Keys `objective.*`: a second objective beside the masked characters."""
+
+    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = (
+        False
+    )
+    sop: Annotated[
+        bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")
+    ] = False
+
+    loss: Annotated[
+        Any, Key("the loss at each masked position; loss.valid stays cross-entropy", reference=True)
+    ] = "cross_entropy"
+
+    pairs: str
+
+
+@option(ObjectiveConfigs.loss, "cross_entropy")
+def loss(c: ObjectiveConfigs) -> "Loss":
+    from training.objective import cross_entropy
+
+    return cross_entropy
+
+
+@option(ObjectiveConfigs.pairs)
+def objective_on_pairs(c: ObjectiveConfigs) -> str:
+    """The objective on pairs of text, nsp or sop; empty if there is none."""
+    if c.nsp:
+        return "nsp"
+    return "sop" if c.sop else ""
 
 
 class TrainingConfigs(Branch):

@@ -50,6 +50,7 @@ VOCABULARIES: dict[str, Mapping[str, Any]] = {  # by the kind of tokens
     "characters": {"characters": [is_character], "special_tokens": [str]},
     "bytes": {"special_tokens": [str]},
     "subwords": {"tokenizer": dict, "special_tokens": [str]},
+    "custom": {"source": dict, "special_tokens": [str]},
 }
 HARDWARE = {"step": int}  # a row of hardware.jsonl
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}

@@ -39,7 +39,6 @@ PRELOADED = (
     "dashboard",
     "board.server",
     "configs.callbacks",
-    "configs.following",
     "data.masking.strategies",
     "git",
     "matplotlib.backends.backend_agg",

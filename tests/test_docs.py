@@ -77,7 +77,7 @@ NAMED: dict[str, tuple[str, Callable[[str], object]]] = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
     "keys": (
         rf"(?<![\w/.])((?:{GROUPS})\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)",
-        lambda key: key in SETTINGS or key == "data.masking",
+        lambda key: key in SETTINGS or key in ("data.masking", "data.batch"),
     ),
     "make targets": (r"make ([a-z][a-z-]+)", lambda target: target in TARGETS),
     "modules that are run": (r"python -m ((?:benchmarks|data)[\w.]*\w)", importlib.util.find_spec),

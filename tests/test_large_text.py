@@ -97,7 +97,7 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
     def with_thread(windows: Windows, device: torch.device, **_: Any) -> Prefetched:
         return Prefetched(windows, device, in_thread=True)
 
-    monkeypatch.setattr("configs.other_windows.Prefetched", with_thread)
+    monkeypatch.setattr("configs.windows.Prefetched", with_thread)
     check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, objective__sop=True)
 
 
@@ -117,7 +117,7 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
 def test_what_a_large_text_cannot_do_is_refused_in_one_line(
     text: Path, monkeypatch, more: dict, message: str
 ):
-    monkeypatch.setattr("configs.other_windows.MEMORY", 10_000)
+    monkeypatch.setattr("configs.windows.MEMORY", 10_000)
     with one_line((CorpusError, ConfigError), message):
         _ = configs_for(text, training__chars_per_step=4_096, **more).trainer
 

@@ -50,9 +50,12 @@ def train(folder: Path, keys: dict[str, str], *words: str) -> list[str]:
     return ["--logs", str(folder / "logs")]
 
 
-def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folder, capsys):
+def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(
+    folder, text_file, capsys
+):
     own = written(folder / "my.py", examples("docs/own_code.md"))
     keys = dict(REFERENCE.findall(page("docs/own_code.md")))
+    batches = keys.pop("data.batches")  # they take the place of the strategy
     assert len(keys) == 7
     logs = train(folder, keys)
     assert "bits" in capsys.readouterr().out
@@ -66,11 +69,17 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folde
     assert predict.main([*logs, "last", "Document [MASK]"]) == 0
     assert str(copy) not in capsys.readouterr().err
 
+    text = f"data.corpus={text_file}"
+    train(folder, {"data.batches": batches}, text)
+    lines = find_run("last", folder / "logs")
+    assert experiment.main(["--resume", str(lines.path), "training.max_steps=4"]) == 0
+    assert lines.metrics()[-1]["loss.train"] > 0
+
     # the user's file changes: the run uses its copy
     own.write_text(own.read_text().replace("(1 - torch.exp(-losses)) ** 2", "2"))
     for call in (
         lambda: experiment.main([*more, "training.max_steps=6"]),
-        lambda: predict.main([*logs, "last", "Document [MASK]"]),
+        lambda: predict.main([*logs, str(run.path), "Document [MASK]"]),
     ):
         assert call() == 0
         assert (
@@ -79,7 +88,7 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folde
         )
     own.unlink()
     (folder / "logs").rename(folder / "moved")
-    initial = find_run("last", folder / "moved").path
+    initial = folder / "moved" / run.path.relative_to(folder / "logs")
     words = [f"logs={folder / 'new'}", "training.max_steps=2"]
     assert experiment.main(["--init-from", str(initial), *words]) == 0
     assert find_run("last", folder / "new").metrics()[-1]["step"] == 2
@@ -139,6 +148,14 @@ class Model(torch.nn.Module):
 def model(c):
     return Model()
 """
+SOURCE = """
+class Source:
+    def draw(self, batch_size, seq_len, masking_prob, progress): return 5
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+
+def make(c): return Source()
+"""
 WRONG = {
     "no file": ("", "model.architecture=nowhere.py:model", "cannot read nowhere.py (No such file)"),
     "no name": ("def model(c): pass", "model.architecture=my.py:modle", "has no modle: did you mean model?"),
@@ -157,6 +174,8 @@ WRONG = {
     "no tokens": ("class T:\n    def encode(self, text): pass", "data.tokens=my.py:T", "it must have a list `tokens`"),
     "no documents": ("def text(): return 5", "data.corpus=my.py:text", "it must yield strings"),
     "a document": ("def text(): yield 5", "data.corpus=my.py:text", "document 1 is not a string"),
+    "no source": ("def make(c): return 3", "data.batches=my.py:make", "'int' object has no attribute 'draw'"),
+    "no batch": (SOURCE, "data.batches=my.py:make", "must return a Batch: it must return a data.batch.Batch"),
     "no class": ("def hook(trainer): pass", "callbacks=[my.py:hook]", "it must be a class"),
     "no hook": ("class C:\n    def evaluted(self): pass", "callbacks=[my.py:C]", "it has none of the hooks begin"),
     "a hook's arguments": ("class C:\n    def stepped(self): pass", "callbacks=[my.py:C]", "stepped must take 3"),

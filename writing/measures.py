@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from configs.seeds import derived_seed
+from configs.branch import derived_seed
 from data.bound_masks import bound_masks
 from data.play.automaton import Automaton
 from data.protocol import ValidationSet

@@ -19,9 +19,17 @@ from configs.command_line.program import OneLineParser
 from configs.command_line.scripts import number
 from configs.command_line.strict_yaml import parse_yaml
 from configs.experiment import Configs
-from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
+from configs.keys import (
+    ConfigError,
+    Setting,
+    is_reference,
+    is_text,
+    keys_of,
+    shortened,
+    unknown_key,
+)
 from configs.memory import check_memory
-from configs.references import absolute, is_reference, replaced, unchanged_or_copied
+from configs.references import absolute, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
 from distributed.interruption import stopping_signals
 from distributed.launch import started_by_torchrun
@@ -116,7 +124,8 @@ def parse(arguments: Sequence[str]) -> Command:
         plan = read_plan(Path(options.config))
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
-        base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
+        base_values = read_config(PRESETS / f"{name}.yaml")
+        source = f"preset {name}: {why}"
     values = read_tokens(resolve(base_values, overridden))
     logs = logs_folder(values["logs"])
     return Command(values, overridden, source, logs, options.seeds, plan=plan)

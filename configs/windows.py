@@ -1,4 +1,4 @@
-"""Training windows of pairs, in epochs, and of a text that stays on the disk."""
+"""The training windows that the keys ask for."""
 
 from itertools import accumulate
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
+from configs.branch import derived_seed
 from configs.keys import ConfigError
 from data.text.sources import CorpusError
+from data.text.stored import StoredIds
 from data.windows import Windows
 from data.windows.documents import DocumentWindows
 from data.windows.pairs import PairWindows
@@ -19,28 +21,38 @@ BYTES_PER_CELL = 16  # of data.sampling=shuffled
 BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
-def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
-    """The windows that the keys ask for. A thread draws those of a text on the disk, if that saves
-    time."""
-    c, stored = root.data, root.data.stored_tokens
-    if stored:
-        check_large_text(root, longest)
-    ids = stored.training if stored else c.training_ids
+def windows_of(root: Any) -> Windows | Prefetched:
+    """The windows of a run; `root` is the config tree. A thread draws those of a text on the disk, if
+    that saves time."""
+    c = root.data
+    longest = max(row["seq_len"] for row in root.training.stages)
+    n_tokens = len(c.training_ids)
+    if n_tokens <= longest:
+        raise CorpusError(
+            f"the training text has {n_tokens:,} {c.vocabulary.tokens}, too few for windows of"
+            f" {longest:,}: shorten training.stages or take a longer text"
+        )
+    if not c.stored_tokens:
+        return _windows_of(root, c.training_ids, longest)
+    check_large_text(root, longest)
+    windows = _windows_of(root, c.stored_tokens.training, longest)
+    return Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu")
+
+
+def _windows_of(root: Any, ids: torch.Tensor | StoredIds, longest: int) -> Windows:
+    c = root.data
+    seed = derived_seed(root.seed, "windows")
     if root.objective.pairs:
-        windows: Windows = PairWindows(
+        return PairWindows(
             root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest
         )
-    elif c.weights:
-        windows = weighted_windows(c, longest, seed)
-    elif stored and c.within_documents:
-        windows = DocumentWindows(ids, stored.documents, seed=seed)
-    else:
-        windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
-    return (
-        Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu")
-        if stored
-        else windows
-    )
+    if c.weights:
+        return weighted_windows(c, longest, seed)
+    if c.stored_tokens and c.within_documents:
+        return DocumentWindows(ids, c.stored_tokens.documents, seed=seed)
+    if c.sampling == "shuffled":
+        return ShuffledWindows(ids, seed=seed)
+    return Windows(ids, seed=seed)
 
 
 def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
