@@ -10,6 +10,7 @@ from configs.keys import ConfigError, Key
 if TYPE_CHECKING:
     import torch
 
+    from configs.references import OwnCode
     from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
 
@@ -152,6 +153,13 @@ def _register(name: str) -> None:
 
 for _name in STRATEGY_NAMES:
     _register(_name)
+
+
+def own_masker(c: MaskingConfigs, own: "OwnCode") -> "Masker":
+    """The masker with a strategy of the user's own."""
+    from configs.own_code import own_strategy
+
+    return build_masker(c, own_strategy(own))
 
 
 @option(MaskingConfigs.strategy)

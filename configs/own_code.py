@@ -3,19 +3,13 @@
 docs/own_code.md describes each contract. `configs.references` finds and loads the files.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
 from typing import TYPE_CHECKING, Any
-
-from labml.configs import option
 
 from configs.branch import is_reference
 from configs.keys import ConfigError
-from configs.masking import MaskingConfigs, build_masker
-from configs.model import ModelConfigs
 from configs.references import OwnCode, load
-from configs.training import ObjectiveConfigs, TrainingConfigs
 from runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -23,9 +17,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from configs.experiment import Configs
+    from configs.model import ModelConfigs
+    from configs.training import ObjectiveConfigs, TrainingConfigs
     from data.batch import BatchSource
     from data.corpus import Corpus
-    from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
     from data.tasks.task import Task
     from data.vocabulary import Vocabulary
@@ -33,22 +28,7 @@ if TYPE_CHECKING:
     from training.objective import Loss
 
 
-def register(values: Mapping[str, Any]) -> None:
-    """Make each reference among the values an option of its key."""
-    for key, (item, build) in OPTIONS.items():
-        if is_reference(values.get(key)):
-            _register(item, key, values[key], build)
-
-
-@cache
-def _register(item: Any, key: str, reference: str, build: Callable[[Any, OwnCode], Any]) -> None:
-    def built(c: Any) -> Any:
-        return build(c, load(key, reference))
-
-    option(item, reference)(built)
-
-
-def own_model(c: ModelConfigs, own: OwnCode) -> "nn.Module":
+def own_model(c: "ModelConfigs", own: OwnCode) -> "nn.Module":
     """The user's model; `configs.experiment.check_contract` calls it."""
     from torch import nn
 
@@ -60,7 +40,7 @@ def own_model(c: ModelConfigs, own: OwnCode) -> "nn.Module":
     return model
 
 
-def own_optimizer(c: TrainingConfigs, own: OwnCode) -> "list[Optimizer]":
+def own_optimizer(c: "TrainingConfigs", own: OwnCode) -> "list[Optimizer]":
     from torch.optim import Optimizer
 
     made = own(c)
@@ -70,10 +50,6 @@ def own_optimizer(c: TrainingConfigs, own: OwnCode) -> "list[Optimizer]":
         what = _type(wrong[0]) if wrong else "an empty list"
         raise own.error(f"it must return a torch.optim.Optimizer or a list of them, not {what}")
     return optimizers
-
-
-def own_masker(c: MaskingConfigs, own: OwnCode) -> "Masker":
-    return build_masker(c, own_strategy(own))
 
 
 def own_strategy(own: OwnCode) -> "Strategy":
@@ -104,7 +80,7 @@ def _check_segmenter(own: OwnCode, segmenter: "Segmenter") -> None:
         raise own.error(f"{contract}, not {' and '.join(map(str, shapes))}")
 
 
-def own_loss(c: ObjectiveConfigs, own: OwnCode) -> "Loss":
+def own_loss(c: "ObjectiveConfigs", own: OwnCode) -> "Loss":
     """The user's loss. `MaskedObjective` leaves out the labels that do not count."""
     import torch
     from torch import nn
@@ -224,11 +200,3 @@ def own_task(reference: str, use: str) -> "Task":
 
 def _type(value: Any) -> str:
     return type(value).__name__
-
-
-OPTIONS: dict[str, tuple[Any, Callable[[Any, OwnCode], Any]]] = {
-    "model.architecture": (ModelConfigs.architecture, own_model),
-    "training.optimizer": (TrainingConfigs.optimizer, own_optimizer),
-    "masking.strategy": (MaskingConfigs.strategy, own_masker),
-    "objective.loss": (ObjectiveConfigs.loss, own_loss),
-}
