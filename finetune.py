@@ -21,7 +21,6 @@ from pathlib import Path
 
 import torch
 
-from configs.branch import is_reference
 from configs.command_line.program import run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError

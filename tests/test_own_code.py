@@ -9,7 +9,6 @@ import torch
 
 import experiment
 import export
-import finetune
 import predict
 from configs.command_line.program import run_main
 from configs.keys import ConfigError
@@ -20,6 +19,7 @@ from runs.files import ROOT
 from runs.find import find_run
 from tests.conftest import config_file, one_line, written
 from trained.load import load_trained
+from trained.named_tasks import tasks_named
 
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"(?:^|[ \"])([a-z_.]+)=(\[?my\.py:\w+\]?)", re.MULTILINE)
@@ -129,8 +129,8 @@ def test_a_task_of_the_user_is_chosen(folder, text_file):
     written(folder / "my.py", examples("docs/own_code.md", "def ending"))
     train(folder, {"data.corpus": str(text_file)})
     trained = load_trained("last", folder / "logs")
-    ((name, task),) = finetune.chosen("my.py:ending", trained)
-    assert name == task.name == "ending"
+    ((name, task),) = tasks_named("my.py:ending", trained)
+    assert name.startswith("ending ")
     assert task.labels == ["!", ".", "?"]
 
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.branch import is_reference
 from configs.keys import ConfigError
 from configs.own_code import own_task
-from configs.references import is_reference
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
