@@ -6,6 +6,7 @@ budgets of trainings.
 
 import gc
 import json
+import math
 import platform
 import signal
 import subprocess
@@ -42,7 +43,7 @@ from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
 from training.callbacks.speed import seconds_per_call
 from training.checkpoint import load_weights
-from training.cuda_graph import EAGER_STEPS, relative_difference
+from training.cuda_graph import EAGER_STEPS
 from training.evaluation import evaluate
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
@@ -184,14 +185,23 @@ def repeatable(step: Step) -> None:
                 step.add(what, found, not differing or bool(kernel))
 
 
+def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The norm of the difference between two tensors, relative to the norm of the first; infinite
+    for nan."""
+    difference = (one.double() - other.double()).norm()
+    if difference == 0:
+        return 0.0
+    return float((difference / one.double().norm()).nan_to_num(math.inf))
+
+
 def graph(step: Step) -> None:
     """As many replayed steps as eager ones from the same weights, through all stages."""
     eager, replayed = (configs_of(step.values({"training.cuda_graph": on})) for on in (False, True))
     lines: list[str] = []
+    if replayed.cuda_graphs:
+        replayed.cuda_graphs.report = lines.append
     for stage in eager.training.all_stages:
         for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.all_stages)):
-            if replayed.cuda_graphs and i == EAGER_STEPS:
-                replayed.cuda_graphs.record(replayed.step, stage, lines.append)
             losses = []
             for configs in (eager, replayed):
                 torch.manual_seed(1_000 * stage.seq_len + i)

@@ -112,15 +112,15 @@ def warmed_up(
     """
     step = configs.step
     graphs = configs.cuda_graphs
+    if graphs:
+        graphs.report = report
     if configs.compiled:
         configs.compiled.compile(step, configs.training.all_stages, report, kept_code(report))
     for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):
         row = list(stages)  # a stage per masking rate
-        for stage in row * (EAGER_STEPS if graphs else 1):
+        # the step after the eager ones is recorded
+        for stage in row * (EAGER_STEPS + 1 if graphs else 1):
             step(stage)["loss"].item()
-        for stage in row:
-            if graphs and graphs.is_due(step, stage):
-                graphs.record(step, stage, report)
         yield step, row
 
 
