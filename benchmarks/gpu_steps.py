@@ -45,8 +45,10 @@ from training.callbacks.speed import seconds_per_call
 from training.checkpoint import load_weights
 from training.cuda_graph import EAGER_STEPS
 from training.evaluation import evaluate
+from training.loop import Trainer
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
+from training.schedule import Stage
 from training.tracking import be_quiet
 
 TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}
@@ -260,7 +262,7 @@ class StopAt(Callback):
     def __init__(self, step: int):
         self.step = step
 
-    def stepped(self, trainer: Any, stage: Any) -> None:
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
         trainer.must_stop = trainer.step == self.step
 
 

@@ -17,10 +17,11 @@ from configs.memory import is_out_of_memory
 from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
 from runs.errors import InputError
-from training.callbacks.callback import Callback, Row
+from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.health_checks import HealthCheckError, HealthChecks
 from training.callbacks.weight_norm import dense_weights
 from training.cuda_graph import EAGER_STEPS
+from training.loop import Trainer
 from training.schedule import Stage
 from training.step import TrainingStep
 
@@ -281,5 +282,5 @@ class RowCollector(Callback):
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def evaluated(self, trainer: Any, row: Row, best: Any) -> None:
+    def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         self.rows.append(row)
