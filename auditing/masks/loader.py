@@ -22,48 +22,44 @@ class Service:
 
     def __init__(self, imported: Any):
         """Raises TargetError if it is not a loader and does not make one."""
-        is_function = callable(imported) and not hasattr(imported, "get_train_dataloader")
-        if is_function:
+        made = imported
+        if callable(imported) and not hasattr(imported, "get_train_dataloader"):
             try:
                 signature(imported).bind()
             except TypeError as error:
-                raise TargetError(
-                    f"a function that makes a loader must take no arguments: {error}"
-                ) from None
-        self.made = made = imported() if is_function else imported
+                line = f"a function that makes a loader must take no arguments: {error}"
+                raise TargetError(line) from None
+            made = imported()
         loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
         loader = getattr(loader, "base_dataloader", loader)  # Accelerate's wrapper iterates it
         if not isinstance(loader, Iterable):
-            raise TargetError(
-                f"the target made {describe(loader)} instead of a DataLoader, a Trainer, or batches"
-            )
+            wanted = "a DataLoader, a Trainer, or batches"
+            raise TargetError(f"the target made {describe(loader)} instead of {wanted}")
+        self.made = made
         self.loader: Any = loader
 
     def facts(self, options: MaskOptions) -> Facts:
         """The ids of a loader's batches, as far as its collator's tokenizer, its Trainer or the
         options state them."""
-        owner = getattr(self.loader, "collate_fn", self.loader)
-        owner = getattr(owner, "data_collator", owner)  # Transformers' wrapper removes columns
+        collator = getattr(self.loader, "collate_fn", self.loader)
+        collator = getattr(collator, "data_collator", collator)  # Transformers' wrapper
+        processor = SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None))
         model = getattr(self.made, "model", None)  # of a Trainer
-        owners = (
-            owner,
-            SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None)),
-            getattr(model, "config", None),
-        )
-        tokens = token_ids(
-            next((each for each in owners if token_ids(each, MaskOptions())), owner), options
-        )
+        owner = collator
+        for each in (collator, processor, getattr(model, "config", None)):
+            if token_ids(each, MaskOptions()):
+                owner = each
+                break
+        tokens = token_ids(owner, options)
         if tokens is None:
             raise TargetError(UNKNOWN)
-        facts = Facts(owner, "loader", tokens)
+        facts = Facts(collator, "loader", tokens)
         facts.n_workers = getattr(self.loader, "num_workers", 0)
-        computes = getattr(type(self.made), "compute_loss", model), model
-        is_theirs = all(
-            getattr(each, "__module__", "").startswith("transformers.") for each in computes
-        )
-        facts.ignored = (
-            -100 if is_theirs and not getattr(self.made, "compute_loss_func", None) else None
-        )
+        computes = (getattr(type(self.made), "compute_loss", model), model)
+        modules = [getattr(each, "__module__", "") for each in computes]
+        is_own_loss = getattr(self.made, "compute_loss_func", None)
+        if all(name.startswith("transformers.") for name in modules) and not is_own_loss:
+            facts.ignored = -100
         return facts
 
     def batches(
@@ -72,31 +68,37 @@ class Service:
         """The first batches of an epoch, each with the tokens of the examples that the loader gave
         to its collator; None if they are not known."""
         seed(number)
-        loader, examples = self.loader, []
-        own: Any = getattr(loader, "collate_fn", None)
+        fill = padding or 0
+        loader = self.loader
+        texts: list[Array | None] = []
+        collate: Any = getattr(loader, "collate_fn", None)
 
-        def recording(batch: Any) -> Any:
-            rows = [
-                one.get("input_ids") if isinstance(one, Mapping) and "labels" not in one else None
-                for one in batch
-            ]
-            is_known = all(row is not None for row in rows)
-            examples.append(
-                matrix([matrix(row) for row in rows], padding or 0).copy() if is_known else None
-            )
-            return own(batch)
+        def recording(examples: Any) -> Any:
+            texts.append(text_of(examples, fill))
+            return collate(examples)
 
-        if own is not None and getattr(loader, "num_workers", 1) == 0:
+        if collate is not None and getattr(loader, "num_workers", 1) == 0:
             loader = copy(loader)
             loader.collate_fn = recording
-        found = list(islice(iter(loader), n_batches))
-        if not found:
-            raise TargetError(
-                "the loader has no batches: each iteration must give them again (a generator cannot)"
-            )
-        line = f"a batch is {describe(found[0])}"
-        answers = (read(batch, None, padding or 0, line) for batch in found)
-        masked = [
-            replace(answer, extras=answer.columns) for answer in answers
-        ]  # others may be large
-        return list(zip(masked, examples or [None] * len(found), strict=False))
+        batches = list(islice(iter(loader), n_batches))
+        if not batches:
+            line = "the loader has no batches: each iteration must give them again"
+            raise TargetError(f"{line} (a generator cannot)")
+        line = f"a batch is {describe(batches[0])}"
+        answers = []
+        for batch in batches:
+            answer = read(batch, None, fill, line)
+            answers.append(replace(answer, extras=answer.columns))  # others may be large
+        return list(zip(answers, texts or [None] * len(answers), strict=False))
+
+
+def text_of(examples: Any, fill: int) -> Array | None:
+    """The tokens of the examples of a batch; None if they have labels, or no ids."""
+    rows = []
+    for example in examples:
+        if not isinstance(example, Mapping) or "labels" in example:
+            return None
+        if example.get("input_ids") is None:
+            return None
+        rows.append(matrix(example["input_ids"]))
+    return matrix(rows, fill).copy()

@@ -14,14 +14,19 @@ from auditing.masks.tokens import Facts, MaskOptions
 from auditing.statistics import Array
 
 BATCH = 32
-WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
-# Windows, their width, and passes of other texts in calls of an odd number of windows, because
-# every other window has special tokens: so each row has both kinds. Those of the padded one have 3
-# to 64 tokens, the short ones an odd number.
+# The main text: 1,024 windows, each masked eight times.
+WIDTH = 128
+POOL = 1024
+PASSES = 8
+# Windows, their width, and passes of other texts in calls of an odd number of windows, because every
+# other window has special tokens: so each row has both kinds. Those of the padded one have 3 to 64
+# tokens, the short ones an odd number.
 OTHER_BATCH = 15
 OTHERS = {"long": (195, 512, 3), "short": (510, 5, 1), "padded": (1020, 64, 1)}
-CALLS_PER_WORKER = 2  # of a DataLoader
-N_BATCHES, EPOCHS = 128, 2  # batches that are read per epoch of a loader, and epochs
+CALLS_PER_WORKER = 2
+# Batches that are read per epoch of a loader, and epochs.
+N_BATCHES = 128
+EPOCHS = 2
 
 Call = Callable[..., Any]
 
@@ -32,99 +37,113 @@ class Measured:
 
     options: MaskOptions
     facts: Facts
-    main: (
-        Table  # full windows, over a million positions. Its first two passes have the same batches
-    )
+    main: Table  # full windows, a million positions; the first two passes have the same batches
     answers: Sequence[Masked]  # of all calls
     others: dict[str, Table]  # of OTHERS; without `padded` if padding is unknown
     alone: str = ""  # what is wrong with a batch of one window
-    workers: Sequence[
-        list[list[Masked]]
-    ] = ()  # [twice with the same seed][worker][call], if asked for
+    # [twice with the same seed][worker][call]; empty if workers are not asked for
+    workers: Sequence[list[list[Masked]]] = ()
     n_passes: int = PASSES  # of the main table over its text
     knows_texts: bool = True  # before they were masked
 
 
-def measure(call: Call, options: MaskOptions) -> Measured:
-    """Measure a target through `call(name, *arguments)`, which reaches the methods of
-    `auditing.masks.calls.Service`.
+class Measurement:
+    """Calls a masker through `call(name, *arguments)`, which reaches the methods of
+    `auditing.masks.calls.Service`, and keeps the texts and all answers."""
 
-    Raises TargetError if the target cannot be called, or does not mask.
-    """
-    facts: Facts = call("probe", options)
-    texts = {"main": call("write", "main", POOL, WIDTH, False, options.seed)}
-    workers, answers, rng = [], list[Masked](), np.random.default_rng(options.seed)
+    def __init__(self, call: Call, options: MaskOptions):
+        """Raises TargetError if the target cannot be called."""
+        self.call = call
+        self.seed = options.seed
+        self.facts: Facts = call("probe", options)
+        self.answers: list[Masked] = []
+        self.texts: dict[str, Text] = {}
+
+    def write(self, name: str, n_windows: int, width: int) -> None:
+        """Have a text written."""
+        is_ragged = name == "padded"
+        self.texts[name] = self.call("write", name, n_windows, width, is_ragged, self.seed)
+
+    def masked(self, name: str, batches: Sequence[Array] | Array) -> Table:
+        """The table of calls with batches of rows of a text."""
+        calls = []
+        for rows in batches:
+            answer = self.call("mask", name, rows)
+            self.answers.append(answer)
+            calls.append(aligned(self.texts[name], rows, answer, self.facts.tokens))
+        return stacked(calls, self.facts.tokens)
+
+    def in_workers(self, n_workers: int) -> list[list[Masked]]:
+        """The first windows of the main text, masked by workers."""
+        rows = np.arange(BATCH)
+        return self.call("mask_in_workers", "main", rows, n_workers, CALLS_PER_WORKER, self.seed)
+
+    def of_one_window(self) -> str:
+        """The reason why a batch of one window cannot be masked; empty if it can."""
+        try:
+            self.call("mask", "main", np.arange(1))
+        except TargetError as error:
+            return str(error)
+        return ""
+
+
+def measure(call: Call, options: MaskOptions) -> Measured:
+    """Measure a masker. Raises TargetError if it cannot be called, or does not mask."""
+    target = Measurement(call, options)
+    target.write("main", POOL, WIDTH)
+    workers = []
     if options.workers:  # first: a masker's own generator is still unused
-        draw = (
-            "mask_in_workers",
-            "main",
-            np.arange(BATCH),
-            options.workers,
-            CALLS_PER_WORKER,
-            options.seed,
-        )
-        workers = [call(*draw), call(*draw)]
+        workers = [target.in_workers(options.workers) for _ in range(2)]
     call("seed", options.seed)
 
-    def masked(name: str, rows: Sequence[Array] | Array) -> Table:
-        """The answers of calls with some rows of a text."""
-        calls = [(some, call("mask", name, some)) for some in rows]
-        answers.extend(answer for _, answer in calls)
-        return stacked(
-            [aligned(texts[name], some, answer, facts.tokens) for some, answer in calls],
-            facts.tokens,
-        )
-
-    def written(name: str, n_windows: int, width: int, passes: int) -> Table:
-        """All windows of a text, each masked `passes` times, with the conventions that the main
-        text showed."""
-        texts[name] = call("write", name, n_windows, width, name == "padded", options.seed)
-        table = masked(name, np.tile(np.arange(n_windows), passes).reshape(-1, OTHER_BATCH))
-        return replace(
-            table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift
-        )
-
+    rng = np.random.default_rng(options.seed)
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
-    main = masked("main", [*orders[0], *np.concatenate(orders)]).read()
-    sizes = {
-        name: size
-        for name, size in OTHERS.items()
-        if name != "padded" or facts.tokens.padding is not None
-    }
-    others = {name: written(name, *size) for name, size in sizes.items()}
-    alone = ""
-    try:
-        call("mask", "main", np.arange(1))
-    except TargetError as error:
-        alone = str(error)
-    return Measured(options, facts, main, answers, others, alone, workers)
+    main = target.masked("main", np.concatenate([orders[0], *orders])).read()
+    others = {}
+    for name, (n_windows, width, passes) in OTHERS.items():
+        if name == "padded" and target.facts.tokens.padding is None:
+            continue
+        target.write(name, n_windows, width)
+        rows = np.tile(np.arange(n_windows), passes).reshape(-1, OTHER_BATCH)
+        # With the conventions that the main text showed.
+        others[name] = replace(
+            target.masked(name, rows),
+            tokens=main.tokens,
+            mask=main.mask,
+            ignored=main.ignored,
+            shift=main.shift,
+        )
+    alone = target.of_one_window()
+    return Measured(options, target.facts, main, target.answers, others, alone, workers)
 
 
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
     """The batches of a loader, through the methods of `auditing.masks.loader.Service`, in epochs of
     different seeds."""
     facts: Facts = call("facts", options)
-    tokens, columns, answers, begins, n = facts.tokens, [], [], dict[bytes, int](), 0
+    tokens = facts.tokens
+    columns = []
+    answers = []
+    begins: dict[bytes, int] = {}  # the place of each text, which is the same in both epochs
+    n_places = 0
     knows_texts = True
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
-            knows_texts &= ids is not None
-            ids = tokens.originals(answer.inputs, answer.labels) if ids is None else ids
-            real = (
-                np.ones_like(ids, dtype=bool)
-                if tokens.padding is None
-                else spanned(ids != tokens.padding)
-            )
+            if ids is None:
+                knows_texts = False
+                ids = tokens.originals(answer.inputs, answer.labels)
+            real = np.ones(ids.shape, dtype=bool)
+            if tokens.padding is not None:
+                real = spanned(ids != tokens.padding)
             column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
-            of_text = [
-                begins.setdefault(ids[i, real[i]].tobytes(), n + i * ids.shape[1])
-                for i in range(len(ids))
-            ]
-            begin, n = np.array(of_text) - real.argmax(1), n + ids.size
-            row, place = np.divmod(
-                column["source"], ids.shape[1]
-            )  # the same text has the same place in both epochs
-            column["source"] = np.where(column["real"] & (row >= 0), begin[row] + place, -1)
+            width = ids.shape[1]
+            begin = -real.argmax(1)
+            for i, row in enumerate(ids):
+                begin[i] += begins.setdefault(row[real[i]].tobytes(), n_places + i * width)
+            n_places += ids.size
+            row, place = np.divmod(column["source"], width)
+            is_text = column["real"] & (row >= 0)
+            column["source"] = np.where(is_text, begin[row] + place, -1)
             columns.append(column)
             answers.append(answer)
     main = stacked(columns, tokens).read()

@@ -36,9 +36,8 @@ class Masked:
     dtype: str = "int64"  # of the labels
     is_modified: bool = False  # whether the target changed its argument's ids in place
     is_reused: bool = False  # whether the call changed what the previous call returned
-    generators: dict[str, int] = field(
-        default_factory=dict
-    )  # a hash of each global generator's state after the call
+    # A hash of the state of each global generator after the call.
+    generators: dict[str, int] = field(default_factory=dict)
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -48,9 +47,8 @@ class Masked:
     @property
     def columns(self) -> dict[str, Array]:
         """The extras in the shape of the inputs."""
-        return {
-            name: array for name, array in self.extras.items() if array.shape == self.inputs.shape
-        }
+        shape = self.inputs.shape
+        return {name: array for name, array in self.extras.items() if array.shape == shape}
 
 
 def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> Array:
@@ -70,13 +68,13 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
     lengths = lengths_of(n_windows, width, is_ragged, rng)
     real = np.arange(width) < lengths[:, None]
     if tokens.edges:
-        ids[::2, 0] = tokens.edges[0]
-        ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
+        begin, end = tokens.edges
+        ids[::2, 0] = begin
+        ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = end
         inside = rng.integers(1, lengths[::4] - 1)
-        is_long = (
-            lengths[::4] >= SHORTEST
-        )  # a short one would keep too few ordinary tokens to be found in the text
-        ids[np.arange(0, n_windows, 4)[is_long], inside[is_long]] = tokens.edges[1]
+        # A short window would keep too few ordinary tokens to be found in the text.
+        is_long = lengths[::4] >= SHORTEST
+        ids[np.arange(0, n_windows, 4)[is_long], inside[is_long]] = end
     if tokens.padding is not None:
         ids[~real] = tokens.padding
     return Text(ids, real)
@@ -95,44 +93,49 @@ def tokenized_text(
     that ends windows takes the place of a word inside, as between two sentences."""
     rng = np.random.default_rng([seed, n_windows, width])
     lengths = lengths_of(n_windows, width, is_ragged, rng)
-    ids = np.full((n_windows, width), tokens.padding or 0, dtype=np.int64)
-    word_of, offsets = (
-        np.full((n_windows, width), -1),
-        np.zeros((n_windows, width, 2), dtype=np.int64),
-    )
-    drawn = rng.integers(len(words), size=(n_windows, width))
-    left, is_fast = (
-        getattr(tokenizer, "padding_side", "right") == "left",
-        bool(getattr(tokenizer, "is_fast", False)),
-    )
-    for length in np.unique(lengths):
+    shape = (n_windows, width)
+    ids = np.full(shape, tokens.padding or 0, dtype=np.int64)
+    word_of = np.full(shape, -1)
+    offsets = np.zeros((*shape, 2), dtype=np.int64)
+    drawn = rng.integers(len(words), size=shape)
+    pads_left = getattr(tokenizer, "padding_side", "right") == "left"
+    is_fast = bool(getattr(tokenizer, "is_fast", False))
+    real = np.arange(width) < lengths[:, None]
+    if pads_left:
+        real = real[:, ::-1]
+    for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        texts = [" ".join(words[i] for i in drawn[row]) for row in rows]
+        texts = []
+        for row in drawn[rows]:
+            texts.append(" ".join(words[i] for i in row))
         encoded = tokenizer(
-            texts, truncation=True, max_length=int(length), return_offsets_mapping=is_fast
+            texts, truncation=True, max_length=length, return_offsets_mapping=is_fast
         )
-        columns = slice(width - length, width) if left else slice(0, length)
+        columns = slice(width - length, width) if pads_left else slice(0, length)
         ids[rows, columns] = encoded["input_ids"]
         if is_fast:
-            numbered = [
-                [-1 if word is None else word for word in encoded.word_ids(i)]
-                for i in range(len(rows))
-            ]
-            word_of[rows, columns], offsets[rows, columns] = numbered, encoded["offset_mapping"]
-    real = (np.arange(width) < lengths[:, None])[:, :: -1 if left else 1]
+            offsets[rows, columns] = encoded["offset_mapping"]
+            for i, row in enumerate(rows):
+                numbers = encoded.word_ids(i)
+                word_of[row, columns] = [-1 if word is None else word for word in numbers]
     if not is_fast:
         return Text(ids, real)
-    alone = (
-        (word_of[:, 1:-1] >= 0)
-        & (word_of[:, 1:-1] != word_of[:, :-2])
-        & (word_of[:, 1:-1] != word_of[:, 2:])
-    )
     end = ids[0, columns][-1]  # [SEP], if the tokenizer ends its windows with it
     if end in tokens.special:
-        inside = np.flatnonzero(alone.any(1) & (np.arange(n_windows) % 4 == 0))
-        at = 1 + np.where(alone[inside], rng.random(alone[inside].shape), -1).argmax(1)
-        ids[inside, at], word_of[inside, at], offsets[inside, at] = end, -1, 0
+        is_alone = words_of_one_token(word_of)
+        rows = np.flatnonzero(is_alone.any(1) & (np.arange(n_windows) % 4 == 0))
+        draws = rng.random((len(rows), width - 2))
+        places = 1 + np.where(is_alone[rows], draws, -1).argmax(1)
+        ids[rows, places] = end
+        word_of[rows, places] = -1
+        offsets[rows, places] = 0
     return Text(ids, real, word_of, offsets)
+
+
+def words_of_one_token(word_of: Array) -> Array:
+    """Where a word of one token stands, `[n_windows, width - 2]`, without the edges of windows."""
+    middle = word_of[:, 1:-1]
+    return (middle >= 0) & (middle != word_of[:, :-2]) & (middle != word_of[:, 2:])
 
 
 def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:
@@ -148,8 +151,13 @@ def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> 
     if not pieces:
         return []
     counts = rng.integers(1, LONGEST_WORD + 1, N_WORDS)
-    words = ["".join(pieces[i] for i in rng.integers(len(pieces), size=count)) for count in counts]
+    words = []
+    for count in counts:
+        numbers = rng.integers(len(pieces), size=count)
+        words.append("".join(pieces[i] for i in numbers))
     encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
-    return [
-        word for word, ids in zip(words, encoded, strict=True) if ids and tokens.unknown not in ids
-    ]
+    known = []
+    for word, ids in zip(words, encoded, strict=True):
+        if ids and tokens.unknown not in ids:
+            known.append(word)
+    return known

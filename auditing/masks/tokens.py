@@ -53,10 +53,10 @@ NAMES = {
 
 def most_frequent(values: Array, share: float = 0.0) -> int | None:
     """The most frequent value, if it is more than a share of all."""
-    found, counts = np.unique(values, return_counts=True)
-    return (
-        int(found[counts.argmax()]) if len(found) and counts.max() > share * values.size else None
-    )
+    different, counts = np.unique(values, return_counts=True)
+    if not len(different) or counts.max() <= share * values.size:
+        return None
+    return int(different[counts.argmax()])
 
 
 @dataclass(frozen=True)
@@ -95,21 +95,19 @@ class TokenIds:
 
     def with_mask(self, mask: int | None) -> "TokenIds":
         """The same with the mask token that the target's behavior showed."""
-        found = {*self.special, *([mask] if mask is not None and mask < self.n_tokens else [])}
-        return replace(
-            self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask
-        )
+        special = set(self.special)
+        if mask is not None and mask < self.n_tokens:
+            special.add(mask)
+        if self.mask is not None:
+            mask = self.mask
+        return replace(self, special=tuple(sorted(special)), mask=mask)
 
     def known(self, inputs: Array, labels: Array) -> Array:
         """The inputs with labels put back, where they are ids. A label of most positions is the one
         that is ignored."""
         ignored = most_frequent(labels, 0.5) if self.ignored is None else self.ignored
-        is_id = (
-            (labels >= 0)
-            & (labels < self.n_tokens)
-            & (labels != self.padding)
-            & (labels != ignored)
-        )
+        is_id = (labels >= 0) & (labels < self.n_tokens)
+        is_id &= (labels != self.padding) & (labels != ignored)
         return np.where(is_id, labels, inputs)
 
     def originals(self, inputs: Array, labels: Array) -> Array:
@@ -125,13 +123,16 @@ def attribute(target: Any, names: Iterable[str]) -> Any:
     """The first attribute with one of these names that is not None: of the target, of the keywords
     of a partial and what it wraps, or of the object of a method."""
     while isinstance(target, functools.partial):
-        stated = [target.keywords[name] for name in names if target.keywords.get(name) is not None]
-        if stated:
-            return stated[0]
+        for name in names:
+            if target.keywords.get(name) is not None:
+                return target.keywords[name]
         target = target.func
-    owners = [target, getattr(target, "__self__", None)]
-    values = (getattr(owner, name, None) for owner in owners for name in names)
-    return next((value for value in values if value is not None), None)
+    for owner in (target, getattr(target, "__self__", None)):
+        for name in names:
+            value = getattr(owner, name, None)
+            if value is not None:
+                return value
+    return None
 
 
 def number(target: Any, what: str, kind: type = int) -> Any:
@@ -139,38 +140,34 @@ def number(target: Any, what: str, kind: type = int) -> Any:
     value = attribute(target, NAMES[what])
     if hasattr(value, "item") and np.asarray(value).size == 1:  # a tensor or a NumPy number
         value = value.item()
-    is_number = isinstance(value, int if kind is int else int | float) and not isinstance(
-        value, bool
-    )
-    return kind(value) if is_number else None
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+        return None
+    return kind(value)
 
 
 def tokenizer_of(target: Any) -> Any:
     """The tokenizer that a target has, or None: one of transformers, or of the same interface."""
     tokenizer = attribute(target, ["tokenizer"])
-    return (
-        tokenizer
-        if callable(tokenizer) and isinstance(getattr(tokenizer, "all_special_ids", None), list)
-        else None
-    )
+    is_known = isinstance(getattr(tokenizer, "all_special_ids", None), list)
+    return tokenizer if is_known and callable(tokenizer) else None
 
 
 def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     """The ids by the options, the tokenizer, or the attributes of a target; None if the number of
     tokens is unknown."""
-    tokenizer, unknown = tokenizer_of(target), None
+    tokenizer = tokenizer_of(target)
+    unknown = None
     if tokenizer is not None:
-        mask, padding = tokenizer.mask_token_id, tokenizer.pad_token_id
-        special, unknown, n_tokens = (
-            list(tokenizer.all_special_ids),
-            tokenizer.unk_token_id,
-            len(tokenizer),
-        )
+        mask = tokenizer.mask_token_id
+        padding = tokenizer.pad_token_id
+        special = list(tokenizer.all_special_ids)
+        unknown = tokenizer.unk_token_id
+        n_tokens = len(tokenizer)
     else:
-        mask, padding, n_tokens = (number(target, what) for what in ("mask", "padding", "n_tokens"))
-        listed = attribute(target, NAMES["special"])
-        listed = getattr(listed, "tolist", lambda: listed)() if isinstance(listed, Iterable) else []
-        special = [int(id) for id in listed if isinstance(id, int | np.integer)]
+        mask = number(target, "mask")
+        padding = number(target, "padding")
+        special = stated_special(target)
+        n_tokens = number(target, "n_tokens")
     n_tokens = options.n_tokens or n_tokens
     if n_tokens is None:
         return None
@@ -179,30 +176,42 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     special = special if options.special is None else list(options.special)
     others = [id for id in special if id not in (mask, padding, unknown)]
     edges = (others[0], others[min(1, len(others) - 1)]) if others else None
-    known = {
-        id for id in (*special, mask, padding, unknown) if id is not None and 0 <= id < n_tokens
-    }
+    every = (*special, mask, padding, unknown)
+    known = {id for id in every if id is not None and 0 <= id < n_tokens}
     return TokenIds(n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored)
 
 
+def stated_special(target: Any) -> list[int]:
+    """The special ids that the attributes of a target state: a list, a tensor or an array."""
+    stated = attribute(target, NAMES["special"])
+    if hasattr(stated, "tolist"):
+        stated = stated.tolist()
+    if not isinstance(stated, Iterable):
+        return []
+    return [int(id) for id in stated if isinstance(id, int | np.integer)]
+
+
 class Facts:
-    """The facts about a target that are known before it is measured: what it and its attributes
-    state."""
+    """The facts about a target that are known before it is measured: those that it and its
+    attributes state."""
 
     def __init__(self, target: Any, kind: str, tokens: TokenIds):
         """`kind` is one of KINDS, or "loader"."""
-        self.kind, self.tokens = kind, tokens
+        self.kind = kind
+        self.tokens = tokens
         self.n_workers = 0  # of a loader
         self.ignored: int | None = None  # the label that the model of a Trainer ignores
         self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
-        self.rate, masked, random, kept = (
-            number(target, what, float) for what in ("rate", "masked", "random", "kept")
-        )
-        masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
+        self.rate = number(target, "rate", float)
+        masked = number(target, "masked", float)
+        random = number(target, "random", float)
+        kept = number(target, "kept", float)
+        if masked is None and random is not None and kept is not None:
+            masked = 1 - random - kept
         # The shares of [MASK], random and unchanged tokens. Rate and shares are None if they are
         # not stated.
-        self.shares = (
-            None if masked is None or random is None else (masked, random, 1 - masked - random)
-        )
+        self.shares = None
+        if masked is not None and random is not None:
+            self.shares = (masked, random, 1 - masked - random)
         by_name = "wholeword" in self.name.lower().replace("_", "")
         self.whole_words = bool(attribute(target, ["whole_word_mask"])) or by_name
