@@ -12,10 +12,15 @@ from data.vocabulary import Vocabulary
 from runs.files import write_atomically
 from writing.frames import EMPTY, NEW, WRITTEN, Cell, cells, wrap
 
-COLUMNS, FONT_SIZE, LINE, MARGIN = 64, 16, 21, 12  # characters; the others in pixels
+COLUMNS = 64  # characters
+FONT_SIZE = 16  # pixels, as the next two
+LINE = 21
+MARGIN = 12
 MOST_FRAMES = 60
-MILLISECONDS, LAST_MILLISECONDS = 100, 3_000  # per frame
-BACKGROUND, HIGHLIGHT = "#ffffff", "#c9f2d0"
+MILLISECONDS = 100  # per frame
+LAST_MILLISECONDS = 3_000
+BACKGROUND = "#ffffff"
+HIGHLIGHT = "#c9f2d0"
 COLORS = {WRITTEN: "#202020", NEW: "#005a1c", EMPTY: "#b4b4b4"}
 PALETTE = 16  # colors, with those of the smooth edges of letters
 
@@ -37,17 +42,16 @@ class Recording:
         OSError."""
         # the second time without highlights
         texts = [*self.texts[:: -(-len(self.texts) // MOST_FRAMES)], ids, ids]
-        pages = [
-            wrap(cells(*pair, self.vocabulary), COLUMNS)
-            for pair in zip(texts, [texts[0], *texts], strict=False)
-        ]
+        pages = []
+        before = texts[0]
+        for text in texts:
+            pages.append(wrap(cells(text, before, self.vocabulary), COLUMNS))
+            before = text
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]
         # blanks; new characters; written ones
-        kinds = [images[i] for i in (0, len(images) // 2 - 1, -1)]
-        palette = Image.fromarray(np.concatenate([np.asarray(image) for image in kinds])).quantize(
-            PALETTE
-        )
+        examples = [np.asarray(images[i]) for i in (0, len(images) // 2 - 1, -1)]
+        palette = Image.fromarray(np.concatenate(examples)).quantize(PALETTE)
         first, *rest = [
             image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images
         ]
@@ -59,18 +63,18 @@ class Recording:
 
 def picture(lines: list[list[Cell]], height: int) -> Image.Image:
     """An image of `height` lines of text, 64 columns wide."""
-    font = ImageFont.truetype(
-        Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSansMono.ttf", FONT_SIZE
-    )
+    file = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSansMono.ttf"
+    font = ImageFont.truetype(file, FONT_SIZE)
     advance = font.getlength("M")
-    image = Image.new(
-        "RGB", (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN), BACKGROUND
-    )
+    size = (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN)
+    image = Image.new("RGB", size, BACKGROUND)
     drawing = ImageDraw.Draw(image)
     for row, line in enumerate(lines):
-        column, y = 0, MARGIN + row * LINE
+        column = 0
+        y = MARGIN + row * LINE
         for cell in line:
-            left, right = (MARGIN + round(c * advance) for c in (column, column + cell.columns))
+            left = MARGIN + round(column * advance)
+            right = MARGIN + round((column + cell.columns) * advance)
             if cell.kind == NEW:
                 drawing.rectangle((left, y, right - 1, y + LINE - 1), fill=HIGHLIGHT)
             drawing.text((left, y), cell.character, fill=COLORS[cell.kind], font=font)

@@ -52,10 +52,12 @@ def probe(
     from the mean, each summed over the values.
     """
     fitted = (masked.nonzero()[:, 0] % 2 == 0).cpu()
-    return {
-        name: {layer: _r_squared(stream.cpu(), belief, fitted) for layer, stream in streams.items()}
-        for name, belief in beliefs.items()
-    }
+    results = {}
+    for name, belief in beliefs.items():
+        results[name] = {
+            layer: _r_squared(stream.cpu(), belief, fitted) for layer, stream in streams.items()
+        }
+    return results
 
 
 def _r_squared(stream: Tensor, belief: Tensor, fitted: Tensor) -> float:

@@ -51,10 +51,9 @@ def hidden_spans(
     holes = torch.rand(n_windows, seq_len, generator=generator) < background
     with_span = windows.masked_fill(holes.scatter(1, columns, False), mask_token)
     inputs = windows.masked_fill(holes.scatter(1, columns, True), mask_token)
-    after, before = (
-        truth.floor.log_probability(truth.to_floor(ids)) for ids in (with_span, inputs)
-    )
-    return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), after - before)
+    exact = truth.floor.log_probability(truth.to_floor(with_span))
+    exact -= truth.floor.log_probability(truth.to_floor(inputs))
+    return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), exact)
 
 
 def joint_consistency(
@@ -72,9 +71,11 @@ def joint_consistency(
     first, *others = ORDERS
 
     def log_joint(order: str, ids: Tensor) -> Tensor:
-        return _filled(
-            model, spans, order, vocabulary.n_ordinary, lambda logs, column: ids.gather(1, column)
-        )[1]
+        def true(logs: Tensor, column: Tensor) -> Tensor:
+            return ids.gather(1, column)
+
+        _, total = _filled(model, spans, order, vocabulary.n_ordinary, true)
+        return total
 
     def draw(logs: Tensor, _: Tensor) -> Tensor:
         return torch.multinomial(logs.exp(), 1, generator=generator)
@@ -100,7 +101,8 @@ def _filled(
     `column` `[n_windows, 1]`; `logs` `[n_windows, n_ordinary]` is log q there, given the visible
     and the earlier characters.
     """
-    inputs, total = spans.inputs.clone(), torch.zeros(len(spans.inputs), dtype=torch.float64)
+    inputs = spans.inputs.clone()
+    total = torch.zeros(len(inputs), dtype=torch.float64)
     starts = torch.arange(len(inputs)) * inputs.shape[1]
     for column in spans.orders[order].split(1, dim=1):
         logs = model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)

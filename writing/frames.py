@@ -35,20 +35,21 @@ def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]
 
     A blank is one cell. A control character is shown as in `printable`, a tab as a space.
     """
-    empty, new = ids == vocabulary.mask_token, ids != before
-    kinds = [
-        EMPTY if e else NEW if n else WRITTEN
-        for e, n in zip(empty.tolist(), new.tolist(), strict=True)
-    ]
-    for kind, group in groupby(zip(kinds, ids.tolist(), strict=True), lambda pair: pair[0]):
+
+    def kind_of(tokens: tuple[int, int]) -> str:
+        token, earlier = tokens
+        if token == vocabulary.mask_token:
+            return EMPTY
+        return WRITTEN if token == earlier else NEW
+
+    for kind, group in groupby(zip(ids.tolist(), before.tolist(), strict=True), kind_of):
         # decoded together, since a token may be part of a character
-        tokens = [token for _, token in group]
-        text = (
-            BLANK * len(tokens)
-            if kind == EMPTY
-            else printable(vocabulary.decode(tokens)).replace("\t", " ")
-        )
-        yield from (Cell(character, kind) for character in text)
+        tokens = [token for token, _ in group]
+        text = printable(vocabulary.decode(tokens)).replace("\t", " ")
+        if kind == EMPTY:
+            text = BLANK * len(tokens)
+        for character in text:
+            yield Cell(character, kind)
 
 
 def wrap(characters: Iterable[Cell], width: int) -> list[list[Cell]]:

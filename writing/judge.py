@@ -17,7 +17,8 @@ from data.play.floor import Floor
 from data.vocabulary import Vocabulary
 from writing.truth import TruePosterior
 
-OWN_TEXTS, OWN_SEED = 512, 1_000  # of the grammar, for comparison
+OWN_TEXTS = 512  # of the grammar, for comparison
+OWN_SEED = 1_000
 PER = 1_000  # characters
 
 
@@ -28,9 +29,7 @@ class Judge:
         self.length = length
         self.posterior = TruePosterior(automaton, vocabulary)
         self.entropy_rate = entropy_rate(automaton)  # nats per character
-        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(
-            OWN_TEXTS, length
-        )
+        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(-1, length)
         losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
         # [length]; the first are higher, because a text may begin anywhere in a play
         self.own_losses = losses.mean(0)
@@ -54,13 +53,16 @@ class Judge:
         counted = losses.isfinite()
         excess = torch.where(counted, losses - self.own_losses[from_cut], 0.0).sum(1)
         excess_mean, excess_stderr = ratio(excess, counted.sum(1))
-        found = {
-            "impossible": ratio(is_cut.any(1).double(), torch.ones(n)),
-            "cuts": ratio(PER * is_cut.sum(1).double(), torch.full((n,), length)),
-            "nats": (excess_mean + self.entropy_rate, math.hypot(excess_stderr, self.own_stderr)),
+        impossible, impossible_stderr = ratio(is_cut.any(1).double(), torch.ones(n))
+        cuts, cuts_stderr = ratio(PER * is_cut.sum(1).double(), torch.full((n,), length))
+        return {
+            "impossible": impossible,
+            "impossible_stderr": impossible_stderr,
+            "cuts": cuts,
+            "cuts_stderr": cuts_stderr,
+            "nats": excess_mean + self.entropy_rate,
+            "nats_stderr": math.hypot(excess_stderr, self.own_stderr),
         }
-        values = {name: value for name, (value, _) in found.items()}
-        return values | {f"{name}_stderr": stderr for name, (_, stderr) in found.items()}
 
 
 def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,7 +74,8 @@ def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
     infinite.
     """
     states = floor.stationary[:, None].expand(-1, len(ids))
-    losses, is_cut = [], []
+    losses = []
+    is_cut = []
     for t in range(ids.shape[1]):
         writes = floor.char_of_state[:, None] == ids[:, t]
         joint = (floor.transposed @ states if t else states) * writes
@@ -89,9 +92,12 @@ def ratio(sums: Tensor, counts: Tensor) -> tuple[float, float]:
 
     The error is nan if fewer than two texts count, and so is the value if none does.
     """
-    total, n = counts.sum(), int(counts.count_nonzero())
-    mean = sums.sum() / total if n else torch.tensor(math.nan)
-    variance = (
-        (sums - mean * counts).square().sum() * n / (n - 1) if n > 1 else torch.tensor(math.nan)
-    )
-    return mean.item(), (variance.sqrt() / total).item()
+    total = float(counts.sum())
+    n = int(counts.count_nonzero())
+    if not n:
+        return math.nan, math.nan
+    mean = float(sums.sum()) / total
+    if n == 1:
+        return mean, math.nan
+    variance = float((sums - mean * counts).square().sum()) * n / (n - 1)
+    return mean, math.sqrt(variance) / total

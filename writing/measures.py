@@ -31,7 +31,8 @@ CHARS_PER_STEP = (1, 4)
 def bound(trained: Trained, validation: ValidationSet) -> Tensor:
     """The any-order bound of each validation window, `[n_windows]` nats: see
     `training.callbacks.any_order_bound`."""
-    windows, masks = validation.windows, bound_masks(validation, ROUNDS)
+    windows = validation.windows
+    masks = bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
     return losses * _is_written(windows, trained.vocabulary).sum(1)
 
@@ -52,11 +53,13 @@ def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator
     """
     ids = torch.where(texts < sampler.n_ordinary, sampler.mask_token, texts)
     losses = torch.zeros(texts.shape, dtype=torch.float64, device=texts.device)
-    while (blanks := ids == sampler.mask_token).any():
+    while True:
+        blanks = ids == sampler.mask_token
+        if not blanks.any():
+            return losses
         chosen, log_probs = sampler.choose(ids, blanks.any(1).long(), generators)
         losses[chosen] = -log_probs.gather(1, texts[chosen][:, None])[:, 0]
         ids = torch.where(chosen, texts, ids)
-    return losses
 
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
@@ -67,12 +70,12 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
     of the bound.
     """
     windows = evenly_spaced(validation.windows, WINDOWS).cpu()
-    found = {}
+    likelihoods = {}
     for order in ORDERS:
         generators = [Generator().manual_seed(i) for i in range(len(windows))]
         losses = order_losses(_sampler(trained, order), windows, generators).sum(1)
-        found[order] = likelihood(losses, windows, trained.vocabulary)
-    return found
+        likelihoods[order] = likelihood(losses, windows, trained.vocabulary)
+    return likelihoods
 
 
 def grammar_measures(
@@ -90,17 +93,15 @@ def grammar_measures(
     for order in ORDERS:
         for chars_per_step in CHARS_PER_STEP:
             generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
-            *_, written = _sampler(trained, order).write(
-                blanks, judge.length // chars_per_step, generators
-            )
+            n_steps = judge.length // chars_per_step
+            *_, written = _sampler(trained, order).write(blanks, n_steps, generators)
             texts[f"{order}, {chars_per_step} per step"] = judge.measures(written)
     return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": texts}
 
 
 def _sampler(trained: Trained, order: str) -> Sampler:
-    return Sampler(
-        trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order
-    )
+    vocabulary = trained.vocabulary
+    return Sampler(trained.model, vocabulary.mask_token, vocabulary.n_ordinary, order)
 
 
 def _is_written(windows: Tensor, vocabulary: Vocabulary) -> Tensor:

@@ -54,18 +54,20 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     The phenomenon is that of the most probable state given the whole window.
     """
     truth = TruePosterior(grammar(), vocabulary)
-    kept = [evenly_spaced(part, MAX_WINDOWS) for part in (validation.windows, validation.masked)]
-    windows, masked = (part.cpu() for part in kept)
-    beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
-    words, texts = truth.floor.values("word"), [vocabulary.decode(window) for window in windows]
-    phenomena = [
-        [
-            fits(words[word], texts[i][t], texts[i][max(0, t - 1)]) for fits in PHENOMENA.values()
-        ].index(True)
-        for word, (i, t) in zip(beliefs.argmax(1).tolist(), masked.nonzero().tolist(), strict=True)
-    ]
-    floor, _ = masked_outcomes(truth, windows, masked, vocabulary.mask_token)
-    return KnownCharacters(kept[0], kept[1], torch.tensor(phenomena), floor)
+    windows = evenly_spaced(validation.windows, MAX_WINDOWS)
+    masked = evenly_spaced(validation.masked, MAX_WINDOWS)
+    shown = windows.cpu()
+    hidden = masked.cpu()
+    beliefs = truth.floor.beliefs(truth.to_floor(shown), hidden, "word")
+    words = truth.floor.values("word")
+    texts = [vocabulary.decode(window) for window in shown]
+    phenomena = []
+    for word, (i, t) in zip(beliefs.argmax(1).tolist(), hidden.nonzero().tolist(), strict=True):
+        place = (words[word], texts[i][t], texts[i][max(0, t - 1)])
+        fitting = [fits(*place) for fits in PHENOMENA.values()]
+        phenomena.append(fitting.index(True))
+    floor, _ = masked_outcomes(truth, shown, hidden, vocabulary.mask_token)
+    return KnownCharacters(windows, masked, torch.tensor(phenomena), floor)
 
 
 def excess_by_phenomenon(
@@ -78,14 +80,18 @@ def excess_by_phenomenon(
     error of the excess, over windows. Phenomena that do not occur are left out.
     """
     losses, _ = masked_outcomes(model, known.windows, known.masked, mask_token)
-    window, n_windows = known.masked.nonzero()[:, 0].cpu(), len(known.windows)
+    window = known.masked.nonzero()[:, 0].cpu()
+    n_windows = len(known.windows)
     results = {}
     for i, name in enumerate(PHENOMENA):
         here = known.phenomena == i
-        if n := int(here.sum()):
-            counts = window[here].bincount(minlength=n_windows)
-            loss, floor = losses[here], known.floor[here]
-            excess, stderr = ratio(window[here].bincount(loss - floor, n_windows), counts)
-            row = {"n": n, "loss": loss.mean().item(), "floor": floor.mean().item()}
-            results[name] = row | {"excess": excess, "stderr": stderr}
+        n = int(here.sum())
+        if not n:
+            continue
+        loss = losses[here]
+        floor = known.floor[here]
+        counts = window[here].bincount(minlength=n_windows)
+        excess, stderr = ratio(window[here].bincount(loss - floor, n_windows), counts)
+        row = {"n": n, "loss": loss.mean().item(), "floor": floor.mean().item()}
+        results[name] = row | {"excess": excess, "stderr": stderr}
     return results

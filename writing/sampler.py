@@ -77,21 +77,18 @@ class Sampler:
         is_free = ids == self.mask_token
         n_blanks = is_free.sum(1)
         n_steps = n_blanks.clamp(min=1, max=steps)  # of each text
-        for step in range(1, min(steps, int(n_blanks.max())) + 1):
-            if self.remask and step > 1:
-                is_again = (
-                    is_free & (uniform(generators, ids) < self.remask) & (step <= n_steps)[:, None]
-                )
+        for k in range(1, min(steps, int(n_blanks.max())) + 1):
+            if self.remask and k > 1:
+                is_again = is_free & (uniform(generators, ids) < self.remask)
+                is_again &= (k <= n_steps)[:, None]
                 ids = ids.masked_fill(is_again, self.mask_token)
-            n_to_come = (n_steps - step).clamp(min=0)
+            n_to_come = (n_steps - k).clamp(min=0)
             # rounded in whole numbers
             n_left = (2 * n_blanks * n_to_come + n_steps) // (2 * n_steps)
-            chosen, log_probs = self.choose(
-                ids, (ids == self.mask_token).sum(1) - n_left, generators
-            )
-            ids = ids.masked_scatter(
-                chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature)
-            )
+            counts = (ids == self.mask_token).sum(1) - n_left
+            chosen, log_probs = self.choose(ids, counts, generators)
+            tokens = draw(log_probs, uniform(generators, ids)[chosen], self.temperature)
+            ids = ids.masked_scatter(chosen, tokens)
             yield ids
 
     def choose(
@@ -125,7 +122,9 @@ class Sampler:
         least one.
         """
         total = int((ids == self.mask_token).sum(1).max())
-        steps, n_done, n_used = min(steps, total), 0, 0
+        steps = min(steps, total)
+        n_done = 0
+        n_used = 0
         for part, _ in pieces(ids.shape[1], window):
             n_blanks = int((ids[:, part] == self.mask_token).sum(1).max())
             if n_blanks:

@@ -45,15 +45,16 @@ class Screen:
             return
         start = self._start()
         width, rows = self.size
-        lines = wrap(
-            cells(ids, ids if self.before is None else self.before, self.vocabulary), width - 1
-        )
-        lines = lines if len(lines) < rows else []
-        self.stream.write(
-            start + "".join(f"{self._styled(line)}\x1b[K\n" for line in lines) + "\x1b[J"
-        )
+        before = ids if self.before is None else self.before
+        lines = wrap(cells(ids, before, self.vocabulary), width - 1)
+        if len(lines) >= rows:
+            lines = []
+        frame = "".join(f"{self._styled(line)}\x1b[K\n" for line in lines)
+        self.stream.write(f"{start}{frame}\x1b[J")
         self.stream.flush()
-        self.height, self.drawn_at, self.before = len(lines), now, ids
+        self.height = len(lines)
+        self.drawn_at = now
+        self.before = ids
 
     def finish(self, ids: Tensor) -> None:
         """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as
@@ -65,7 +66,8 @@ class Screen:
     def _start(self) -> str:
         """Moves the cursor to where the last frame begins, or to the top of a cleared screen if its
         size has changed: the terminal may have wrapped the frame anew."""
-        size, self.size = self.size, self._size()
+        size = self.size
+        self.size = self._size()
         if not self.height:
             return ""
         return f"\x1b[{self.height}A" if self.size == size else "\x1b[H\x1b[2J"
@@ -80,7 +82,7 @@ class Screen:
         parts = []
         for kind, group in groupby(line, lambda cell: cell.kind):
             text = "".join(cell.character for cell in group)
-            parts.append(
-                f"\x1b[{STYLES[kind]}m{text}\x1b[0m" if self.is_colored and kind in STYLES else text
-            )
+            if self.is_colored and kind in STYLES:
+                text = f"\x1b[{STYLES[kind]}m{text}\x1b[0m"
+            parts.append(text)
         return "".join(parts)

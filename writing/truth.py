@@ -72,10 +72,9 @@ class TruePosterior(nn.Module):
             return self.floor.posteriors(shown, wanted)
         except ValueError:
             possible = self.floor.log_probability(shown).isfinite()
-        found = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
+        all_posteriors = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
         for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
             if texts.any():
-                found[wanted & texts[:, None]] = self.floor.posteriors(
-                    shown[texts], wanted[texts], misprint_prob
-                )
-        return found[wanted]
+                posteriors = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
+                all_posteriors[wanted & texts[:, None]] = posteriors
+        return all_posteriors[wanted]
