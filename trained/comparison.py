@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from runs.statistics import margin_of_sum, with_error
+from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
 from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
@@ -68,10 +69,10 @@ def verdict(gain: dict[str, Any], over: str) -> str:
         return "no verdict"
     if abs(gain["mean"]) <= gain["margin"]:
         return "no clear effect"
-    better, worse = (
-        ("pretraining helps", "pretraining hurts") if over == FROM_SCRATCH else ("better", "worse")
-    )
-    return better if gain["mean"] > 0 else worse
+    is_better = gain["mean"] > 0
+    if over == FROM_SCRATCH:
+        return "pretraining helps" if is_better else "pretraining hurts"
+    return "better" if is_better else "worse"
 
 
 def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
@@ -99,44 +100,44 @@ def compare(
 
     Raises ConfigError for labels of characters if the run's tokens are not characters.
     """
+    title = in_one_line(task.name)
     if task.kind == CHARACTER and not trained.vocabulary.is_characters:
         tokens = trained.vocabulary.tokens
-        raise ConfigError(
-            f"{task.name} has a label per character, and the run's tokens are {tokens}"
-        )
+        raise ConfigError(f"{title} has a label per character, and the run's tokens are {tokens}")
     names = label_names(task)
-    sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
+    n_pool = len(task.pool)
+    n_labelled = min(n_labels, n_pool)
+    sizes = {"labelled": n_labelled, "test": len(task.test), "draws": n_draws}
     print(
-        f"{task.name}: {sizes['labelled']} labelled of {len(task.pool)}, {sizes['test']} for testing,",
-        end=" ",
+        f"{title}: {n_labelled} labelled of {n_pool}, {len(task.test)} for testing,"
+        f" {len(names)} labels, {n_draws} draws of labels",
+        flush=True,
     )
-    print(f"{len(names)} labels, {n_draws} draws of labels", flush=True)
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
-    ceiling = ceiling_of(task, trained)
-    of_each_label = {} if task.kind == CHOICE else per_label(answers.confusion, names)
-    return sizes | results(answers.right, answers.counts, ceiling) | of_each_label, answers.learned
+    scores = results(answers.right, answers.counts, ceiling_of(task, trained))
+    of_labels = {} if task.kind == CHOICE else per_label(answers.confusion, names)
+    return sizes | scores | of_labels, answers.learned
 
 
 def ceiling_of(task: Task, trained: Trained) -> float | None:
     """The best possible score; None if it is unknown, or if the run reads only the beginning of a
     text."""
-    is_cut = n_cut([text for example in task.test for text in example.texts], trained)
-    return task.ceiling() if task.ceiling and not is_cut else None
+    texts = [text for example in task.test for text in example.texts]
+    if task.ceiling is None or n_cut(texts, trained):
+        return None
+    return task.ceiling()
 
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
     """Learn the task with every method, once per draw, and answer its test."""
-    test, n_names = units(task, task.test, trained.longest_text), len(label_names(task))
+    test = units(task, task.test, trained.longest_text)
     test_ids = token_ids(test.texts, trained)
+    n_names = len(label_names(task))
     right: dict[str, list[Tensor]] = {}
     tuned: list[Classifier] = []
     if task.kind == CHOICE:  # needs no labels
-        print(
-            f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts",
-            file=sys.stderr,
-            flush=True,
-        )
+        report(f"{ZERO_SHOT}: each character of {len(test.texts):,} texts")
         likelihoods = pseudo_log_likelihoods(trained, test_ids)
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
     confusion = np.zeros((n_names, n_names), dtype=int)
@@ -146,31 +147,30 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
     for i, draw in enumerate(draws):
         if i:
             left = (time.monotonic() - began) / i * (len(draws) - i)
-            print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
+            report(f"about {left:.0f} s left for {in_one_line(task.name)}")
         for name, learn in methods_of(trained, task, task.draw(n_labels, draw), test, draw).items():
             started = time.monotonic()
-            learned = learn()
-            is_frozen = isinstance(learned, Classifier) and learned.model is trained.model
-            # of all characters they are too large
-            known = frozen() if is_frozen and task.kind != CHARACTER else None
-            found = (
-                scores_of(learned, test_ids, known) if isinstance(learned, Classifier) else learned
-            )
-            correct, counts = accuracies(task, found, test)
-            if name == PRETRAINED and isinstance(learned, Classifier):
-                confusion += confusion_matrix(
-                    test.all_labels.numpy(), found.argmax(1).numpy(), labels=range(n_names)
-                )
+            scores = learned = learn()
+            if isinstance(learned, Classifier):
+                is_frozen = learned.model is trained.model
+                # of all characters they are too large
+                features = frozen() if is_frozen and task.kind != CHARACTER else None
+                scores = scores_of(learned, test_ids, features)
+            correct, counts = accuracies(task, scores, test)
+            if name == PRETRAINED:
+                predicted = scores.argmax(1).numpy()
+                labels = test.all_labels.numpy()
+                confusion += confusion_matrix(labels, predicted, labels=range(n_names))
                 tuned = tuned or [learned]
             right.setdefault(name, []).append(correct)
-            share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started
-            print(
-                f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)",
-                file=sys.stderr,
-                flush=True,
-            )
+            share = float(correct.sum() / counts.sum())
+            report(f"draw {draw}, {name}: {share:.3f} ({time.monotonic() - started:.1f} s)")
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
     return Answers(rows, counts.numpy(), confusion, tuned[0])
+
+
+def report(progress: str) -> None:
+    print(f"    {progress}", file=sys.stderr, flush=True)
 
 
 def results(
@@ -182,47 +182,51 @@ def results(
     for name, score in scores.items():
         mean = with_error(f"{score['mean']:.3f}", score["margin"])
         print(f"  {name:24} {mean}")
-    found: dict[str, Any] = {
-        "scores": scores,
-        "first draw": float(right[PRETRAINED][0].sum() / counts.sum()),
-    }
+    first_draw = float(right[PRETRAINED][0].sum() / counts.sum())
+    summary: dict[str, Any] = {"scores": scores, "first draw": first_draw}
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
-        found["ceiling"] = ceiling
-    if (closed := gap_closed(found)) is not None:
+        summary["ceiling"] = ceiling
+    closed = gap_closed(summary)
+    if closed is not None:
         share = f"{closed:.0%} of the gap between the best baseline and the ceiling is closed"
         print(f"  {share if closed > 0 else 'the best baseline is better'}")
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:
             gain = interval(right[PRETRAINED] - right[name], counts)
-            gains[name] = gain | {"verdict": verdict(gain, name)}
+            gain["verdict"] = verdict(gain, name)
+            gains[name] = gain
             mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
-            print(f"  gain over {name + ':':19} {mean}, {verdict(gain, name)}")
-    return found | {"gains": gains}
+            print(f"  gain over {name + ':':19} {mean}, {gain['verdict']}")
+    return summary | {"gains": gains}
 
 
 def methods_of(
     trained: Trained, task: Task, examples: Sequence[Example], test: Units, draw: int
-) -> dict[str, Callable[[], Classifier | Tensor]]:
+) -> dict[str, Callable[[], Any]]:
     """The methods for one draw of labels: name -> a function that learns from them, and returns a
     classifier or the scores of the test."""
-    labelled, n_labels = units(task, examples, trained.longest_text), len(label_names(task))
-    ids, labels = token_ids(labelled.texts, trained), labelled.labels
+    labelled = units(task, examples, trained.longest_text)
+    labels = labelled.labels
+    ids = token_ids(labelled.texts, trained)
+    n_labels = len(label_names(task))
 
     @cache
     def probe() -> Classifier:
         return probed(Classifier(trained.model, n_labels, task.kind), ids, labels)
+
+    def pretrained() -> Classifier:
+        effort = effort_for(probe(), ids, labels, draw)
+        return fine_tuned(probe(), ids, labels, **effort, seed=draw)
 
     def from_scratch() -> Classifier:
         initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
         start = probed(Classifier(initial, n_labels, task.kind), ids, labels)
         return fine_tuned(start, ids, labels, **UNTRAINED, seed=draw)
 
-    methods: dict[str, Callable[[], Classifier | Tensor]] = {
-        PRETRAINED: lambda: fine_tuned(
-            probe(), ids, labels, **effort_for(probe(), ids, labels, draw), seed=draw
-        ),
+    methods: dict[str, Callable[[], Any]] = {
+        PRETRAINED: pretrained,
         PROBE: probe,
         FROM_SCRATCH: from_scratch,
     }
@@ -231,15 +235,12 @@ def methods_of(
     else:
         methods[NGRAMS] = lambda: by_ngrams(labelled, test, n_labels)
     if task.kind != CHOICE:
-        methods[FREQUENT] = lambda: by_frequency(
-            units(task, task.pool, trained.longest_text), test, n_labels
-        )
+        pool = units(task, task.pool, trained.longest_text)
+        methods[FREQUENT] = lambda: by_frequency(pool, test, n_labels)
     return methods
 
 
-def effort_for(
-    probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor], seed: int
-) -> Effort:
+def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], seed: int) -> Effort:
     """The effort for a pretrained model: gentle; for labels of characters, the one with the lower
     loss on a quarter of the texts."""
     if probe.kind != CHARACTER:
@@ -250,11 +251,9 @@ def effort_for(
     inner = probed(inner, ids[n:], labels[n:])
 
     def loss(effort: Effort) -> float:
-        scores = scores_of(fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed), ids[:n])
-        log_probabilities = scores.log_softmax(-1).clamp(min=math.log(UNSEEN))
-        return F.nll_loss(
-            log_probabilities, torch.cat(list(labels[:n])), ignore_index=NO_LABEL
-        ).item()
+        tuned = fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed)
+        log_probs = scores_of(tuned, ids[:n]).log_softmax(-1).clamp(min=math.log(UNSEEN))
+        return F.nll_loss(log_probs, torch.cat(labels[:n]), ignore_index=NO_LABEL).item()
 
     return min((GENTLE, STRONG), key=loss)
 
@@ -262,11 +261,13 @@ def effort_for(
 def print_unknown(trained: Trained, task: Task) -> None:
     """Print how many texts are cut, and how many characters the run cannot read."""
     texts = [text for example in [*task.pool, *task.test] for text in example.texts]
-    if n := n_cut(texts, trained):
+    n_long = n_cut(texts, trained)
+    if n_long:
         longest = f"{trained.longest} {trained.vocabulary.tokens}"
-        print(f"{n:,} texts are longer than the run's windows: they are cut to {longest}")
-    if n := n_unknown(texts, trained.vocabulary):
+        print(f"{n_long:,} texts are longer than the run's windows: they are cut to {longest}")
+    n_missing = n_unknown(texts, trained.vocabulary)
+    if n_missing:
         read_as = "[MASK]" if trained.vocabulary.unknown_token is None else "[UNK]"
-        of_all = f"{n:,} of {sum(map(len, texts)):,} characters"
+        of_all = f"{n_missing:,} of {sum(map(len, texts)):,} characters"
         print(f"{of_all} are not in the run's vocabulary: the models read them as {read_as}")
         print("    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)")

@@ -80,21 +80,17 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
     express it."""
     if hasattr(trained.model, "hugging_face"):
         return own_hugging_face_model(trained)
-    settings, weights = settings_of(trained), renamed(trained)
-    auto, auto_map = "AutoModelForMaskedLM", modeling_folio.AUTO_MAP
+    settings = settings_of(trained)
+    weights = renamed(trained)
+    auto = "AutoModelForMaskedLM"
+    auto_map = modeling_folio.AUTO_MAP
     if isinstance(trained, SavedClassifier):
-        auto = (
-            "AutoModelForTokenClassification"
-            if trained.kind == CHARACTER
-            else "AutoModelForSequenceClassification"
-        )
+        kind = "Token" if trained.kind == CHARACTER else "Sequence"
+        auto = f"AutoModelFor{kind}Classification"
         auto_map = {name: auto_map[name] for name in ("AutoConfig", auto)}
         settings["id2label"] = dict(enumerate(trained.labels))
         settings["label2id"] = {label: i for i, label in enumerate(trained.labels)}
-        weights |= {
-            f"output.{name}": weight
-            for name, weight in trained.classifier.output.state_dict().items()
-        }
+        weights |= trained.classifier.output.state_dict(prefix="output.")
     if auto == "AutoModelForMaskedLM" and trained.encoder.ngrams is None:
         model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**settings))
     else:
@@ -116,9 +112,9 @@ def own_hugging_face_model(trained: Trained) -> PreTrainedModel:
         )
     model = trained.model.hugging_face()  # type: ignore[operator]
     if not isinstance(model, PreTrainedModel):
-        kind = type(model).__name__
         raise ConfigError(
-            f"model.architecture={architecture}: hugging_face() must return a PreTrainedModel, not {kind}"
+            f"model.architecture={architecture}: hugging_face() must return a PreTrainedModel,"
+            f" not {type(model).__name__}"
         )
     return model.eval()
 
@@ -148,17 +144,14 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         "unk_token_id": vocabulary.n_tokens if unknown_token is None else unknown_token,
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
-    if (ngrams := trained.encoder.ngrams) is not None:
+    ngrams = trained.encoder.ngrams
+    if ngrams is not None:
         # [n_ngrams, 2 * reach + 1]; weights bring their own n-grams
         is_member = ngrams.factors.T != 0
-        offsets = [
-            (row.nonzero().flatten() - is_member.shape[1] // 2).tolist() for row in is_member
-        ]
-        settings |= {
-            "ngrams": offsets,
-            "ngram_rows": values["model.ngram_rows"],
-            "ngram_parts": ngrams.n_parts,
-        }
+        reach = is_member.shape[1] // 2
+        settings["ngrams"] = [(row.nonzero().flatten() - reach).tolist() for row in is_member]
+        settings["ngram_rows"] = values["model.ngram_rows"]
+        settings["ngram_parts"] = ngrams.n_parts
     return settings
 
 
@@ -185,13 +178,16 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     elif vocabulary.tokens == "bytes":
         new = _words([*byte_alphabet(), *special, UNK])
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        new.pre_tokenizer, new.decoder = (
-            pre_tokenizers.Sequence([byte_level, each]),
-            decoders.ByteLevel(),
-        )
-    else:
+        new.pre_tokenizer = pre_tokenizers.Sequence([byte_level, each])
+        new.decoder = decoders.ByteLevel()
+    elif vocabulary.is_characters:
         new = _words([*vocabulary.ordinary, *special, UNK])
-        new.pre_tokenizer, new.decoder = each, decoders.Fuse()
+        new.pre_tokenizer = each
+        new.decoder = decoders.Fuse()
+    else:
+        raise ConfigError(
+            "a tokenizer of your own cannot become one of transformers: use --to onnx"
+        )
     return PreTrainedTokenizerFast(
         tokenizer_object=new,
         mask_token=MASK,

@@ -44,9 +44,11 @@ def copy_weights(
         raise ConfigError(
             f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}"
         )
-    if missing := set(old.ordinary) - set(vocabulary.ordinary):
+    missing = set(old.ordinary) - set(vocabulary.ordinary)
+    if missing:
         raise ConfigError(
-            f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to data.extra_characters"
+            f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to"
+            " data.extra_characters"
         )
     before = [*old.ordinary, *old.special_tokens]
     has_unknown = vocabulary.unknown_token is not None
@@ -61,9 +63,8 @@ def copy_weights(
             # weights of earlier versions have none
             weight = weights.get(name, torch.arange(old.n_tokens + 1))
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
-            target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(
-                target.device
-            )
+            target[ids] = weight[rows].to(target.device)
+            target[-1] = weight[-1]  # outside of the text
         elif name not in weights:
             raise CheckpointError(f"{path} holds the weights of a different model")
         # those of an earlier version have other n-grams

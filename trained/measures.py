@@ -5,7 +5,7 @@ Each measure is a dict with `n` (tokens predicted), `loss` and `accuracy`, which
 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -44,12 +44,9 @@ def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
     """
     generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
     order = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1).argsort(axis=1)
-    counts = (
-        generator.integers(1, WINDOW_LEN, size=(n_windows, 1))
-        if rate is None
-        else round(rate * WINDOW_LEN)
-    )
-    return torch.from_numpy(order < counts)
+    if rate is None:
+        return torch.from_numpy(order < generator.integers(1, WINDOW_LEN, size=(n_windows, 1)))
+    return torch.from_numpy(order < round(rate * WINDOW_LEN))
 
 
 def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, Measure]:
@@ -71,12 +68,10 @@ def counting_sweep(
         np.concatenate(masks),
         n_chars,
     )
-    ends = np.cumsum([mask.sum() for mask in masks])[:-1]
-    parts = zip(RATES, np.split(counts.losses, ends), np.split(counts.correct, ends), strict=True)
-    return {
-        name: _measure(torch.from_numpy(losses), torch.from_numpy(correct))
-        for name, losses, correct in parts
-    }
+    sizes = [int(mask.sum()) for mask in masks]
+    losses = torch.from_numpy(counts.losses).split(sizes)
+    correct = torch.from_numpy(counts.correct).split(sizes)
+    return dict(zip(RATES, map(_measure, losses, correct), strict=True))
 
 
 def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) -> Measure:
@@ -93,11 +88,8 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
 
 def evenly_spaced(windows: torch.Tensor, n: int) -> torch.Tensor:
     """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
-    kept = (
-        torch.linspace(0, len(windows) - 1, min(n, len(windows)), dtype=torch.float64)
-        .round()
-        .long()
-    )
+    last = len(windows) - 1
+    kept = torch.linspace(0, last, min(n, len(windows)), dtype=torch.float64).round().long()
     return windows[kept.to(windows.device)]
 
 
@@ -154,20 +146,25 @@ def breakdown(
     visible one."""
     losses, correct = outcomes
     masked = validation.masked.cpu()
-    classes = [
-        [belongs(c) for belongs in CLASSES.values()].index(True)
-        for c in first_characters(vocabulary)
-    ]
-    class_of = torch.tensor(classes)[validation.windows.cpu()[masked]]
+    classes = [class_of(character) for character in first_characters(vocabulary)]
+    class_numbers = torch.tensor(classes)[validation.windows.cpu()[masked]]
     distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
-    tables = {"by_class": (CLASSES, class_of), "by_distance": (DISTANCES, distances - 1)}
-    return {
-        table: {
-            name: _measure(losses[number == i], correct[number == i])
+
+    def table(names: Iterable[str], numbers: torch.Tensor) -> dict[str, Measure]:
+        return {
+            name: _measure(losses[numbers == i], correct[numbers == i])
             for i, name in enumerate(names)
         }
-        for table, (names, number) in tables.items()
+
+    return {
+        "by_class": table(CLASSES, class_numbers),
+        "by_distance": table(DISTANCES, distances - 1),
     }
+
+
+def class_of(character: str) -> int:
+    """The number of the first of `CLASSES` that a character belongs to."""
+    return [belongs(character) for belongs in CLASSES.values()].index(True)
 
 
 def first_characters(vocabulary: Vocabulary) -> list[str]:

@@ -44,33 +44,62 @@ UNKNOWN = Source(
 SOURCES = {TINY_SHAKESPEARE: SHAKESPEARE, PLAY: INVENTED}  # by the name of the corpus
 TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}
 MARKDOWN = re.compile(r"([\\`*_\[\]<>&|#~$])")
-CARD = """\
+
+
+class Facts(NamedTuple):
+    """What differs between the cards of runs and classifiers, in Markdown."""
+
+    pipeline: str
+    source: Source
+    title: str
+    texts: str
+    example: str
+    own_code: str  # empty if transformers needs none
+    results: str
+    training: str
+
+
+def card(trained: Trained) -> str:
+    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
+    Face's hub expect."""
+    is_classifier = isinstance(trained, SavedClassifier)
+    facts = facts_of_classifier(trained) if is_classifier else facts_of_run(trained)
+    n_tokens = trained.vocabulary.n_ordinary
+    tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens")
+    option = ""
+    reason = ""
+    if facts.own_code:
+        option = ", trust_remote_code=True"
+        reason = f"""
+`trust_remote_code=True` runs `modeling_folio.py`, which adds {facts.own_code} to ModernBERT.
+"""
+    return f"""\
 ---
 library_name: transformers
-pipeline_tag: {pipeline}
-language: {source.language}
-license: {source.license}
+pipeline_tag: {facts.pipeline}
+language: {facts.source.language}
+license: {facts.source.license}
 ---
-# {title}
+# {facts.title}
 
-Made with Folio. {tokens}. Texts have at most {longest} tokens; longer ones must be cut.
+Made with Folio. {tokens}. Texts have at most {trained.longest} tokens; longer ones must be cut.
 
 ## Use
 
 ```python
 from transformers import pipeline
 
-model = pipeline("{pipeline}", "PATH OF THIS FOLDER"{option})
-model("{example}")
+model = pipeline("{facts.pipeline}", "PATH OF THIS FOLDER"{option})
+model("{facts.example}")
 ```
 {reason}
 ## Data
 
-{texts}
+{facts.texts}
 
 ## Results
 
-{results}
+{facts.results}
 
 ## Limits
 
@@ -79,72 +108,55 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 ## Training
 
-{training}
+{facts.training}
 """
 
 
-def card(trained: Trained) -> str:
-    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
-    Face's hub expect."""
-    corpus = trained.run.corpus()
-    source = SOURCES.get(corpus["name"], UNKNOWN)
-    name = code(Path(corpus["name"]).name)
-    texts = f"Trained on {name}: {source.description}. Its SHA-256 is {code(corpus['sha256'])}."
-    n_tokens = trained.vocabulary.n_ordinary
-    facts = {
-        "tokens": TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens"),
-        "longest": trained.longest,
-        "source": source,
-        "texts": texts,
-        "option": "",
-        "reason": "",
-    }
-    if isinstance(trained, SavedClassifier):
-        own_code = "Folio's classifier"
-        facts |= facts_of_classifier(trained, texts, source)
-    else:
-        encoder = getattr(trained.model, "encoder", None)
-        own_code = "" if getattr(encoder, "ngrams", None) is None else "n-gram embeddings"
-        facts |= facts_of_run(trained, source)
-    if own_code:
-        facts["option"] = ", trust_remote_code=True"
-        facts["reason"] = (
-            "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds"
-            f" {own_code} to ModernBERT.\n"
-        )
-    return CARD.format(**facts)
-
-
-def facts_of_run(trained: Trained, source: Source) -> dict[str, object]:
+def facts_of_run(trained: Trained) -> Facts:
     run = trained.run
-    return {
-        "pipeline": "fill-mask",
-        "title": f"{plain(run.about()['name'])}: a masked language model",
-        "example": f"{source.example[:11]}[MASK]{source.example[12:]}",
-        "results": losses_of(trained),
-        "training": f"Run {code(run.path.name)}: {code(command(run))}",
-    }
+    source, texts = source_of(run)
+    encoder = getattr(trained.model, "encoder", None)  # a model of the user's may have none
+    return Facts(
+        "fill-mask",
+        source,
+        f"{plain(run.about()['name'])}: a masked language model",
+        texts,
+        f"{source.example[:11]}[MASK]{source.example[12:]}",
+        "" if getattr(encoder, "ngrams", None) is None else "n-gram embeddings",
+        losses_of(trained),
+        f"Run {code(run.path.name)}: {code(command(run))}",
+    )
 
 
-def facts_of_classifier(saved: SavedClassifier, texts: str, source: Source) -> dict[str, object]:
+def facts_of_classifier(saved: SavedClassifier) -> Facts:
+    source, texts = source_of(saved.run)
     # a file of the user and its digest, or the name of a task
     file, _, task = saved.task.rpartition(" ")
     name = file or task
-    facts: dict[str, object] = {}
     if file:
-        facts["source"] = UNKNOWN
-        facts["texts"] = (
-            f"{texts}\nFine-tuned on labelled texts, {code(name)}: {UNKNOWN.description}."
-        )
+        source = UNKNOWN
+        texts = f"{texts}\nFine-tuned on labelled texts, {code(name)}: {UNKNOWN.description}."
     size = saved.results["labelled"]
     learned = f"python finetune.py RUN --task {shlex.quote(name)} --labels {size} --save FOLDER"
-    return facts | {
-        "pipeline": f"{'token' if saved.kind == CHARACTER else 'text'}-classification",
-        "title": f"{plain(name)}: a classifier",
-        "example": UNKNOWN.example if file else source.example,
-        "results": results_of(saved),
-        "training": f"{code(command(saved.run))}, then {code(learned)}",
-    }
+    return Facts(
+        f"{'token' if saved.kind == CHARACTER else 'text'}-classification",
+        source,
+        f"{plain(name)}: a classifier",
+        texts,
+        source.example,
+        "Folio's classifier",
+        results_of(saved),
+        f"{code(command(saved.run))}, then {code(learned)}",
+    )
+
+
+def source_of(run: RunFolder) -> tuple[Source, str]:
+    """The text that a run was trained on, and a sentence about it."""
+    corpus = run.corpus()
+    source = SOURCES.get(corpus["name"], UNKNOWN)
+    name = code(Path(corpus["name"]).name)
+    sha256 = code(corpus["sha256"])
+    return source, f"Trained on {name}: {source.description}. Its SHA-256 is {sha256}."
 
 
 def losses_of(trained: Trained) -> str:
