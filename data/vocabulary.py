@@ -8,7 +8,8 @@ needs less: `data.tokens.custom` says what.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,6 +26,18 @@ MOST_CHARACTERS = 30_000
 
 class TokensError(CorpusError):
     """A tokenizer is missing or unusable; the message is one line for the user."""
+
+
+@contextmanager
+def as_tokens_error(message: str) -> Iterator[None]:
+    """Raise any error inside as a TokensError, also a panic of `tokenizers`: a BaseException."""
+    try:
+        yield
+    except (TokensError, OSError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        reason = " ".join(str(error).split())[:100]
+        raise TokensError(f"{message} ({reason})") from error
 
 
 class Vocabulary:

@@ -3,7 +3,7 @@
 import warnings
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -89,7 +89,11 @@ class Automaton:
 
     def write(self, length: int, seed: int) -> str:
         """A text of `length` characters that begins in state 0."""
-        return "".join(self.characters[state] for state in self.path(length, seed))
+        return self.text_of(self.path(length, seed))
+
+    def text_of(self, path: Iterable[int]) -> str:
+        """The text that states write."""
+        return "".join(map(self.characters.__getitem__, path))
 
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""

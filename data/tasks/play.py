@@ -53,7 +53,7 @@ def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
     length = 500 * n
     while True:
         path = automaton.path(length, seed)
-        paragraphs = "".join(automaton.characters[state] for state in path).split(PARAGRAPH)
+        paragraphs = automaton.text_of(path).split(PARAGRAPH)
         kept = []
         begin = 0
         for paragraph in paragraphs[:-1]:
@@ -107,9 +107,8 @@ def _windows(distinction: str, n: int, seed: int) -> list[Example]:
     examples = []
     for begin in range(0, len(path), WINDOW):
         states = path[begin : begin + WINDOW]
-        text = "".join(automaton.characters[state] for state in states)
         labels = [automaton.descriptions[state].get(distinction) for state in states]
-        examples.append(Example((text,), labels))
+        examples.append(Example((automaton.text_of(states),), labels))
 
     return examples
 

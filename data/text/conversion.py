@@ -119,19 +119,24 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
 
 def parts_of(sources: Sequence[Source], n_training: Sequence[int]) -> Iterator[tuple[str, Block]]:
     """Each block of the files with the part that it belongs to; a block at the border is cut."""
-    for source, left in zip(sources, n_training, strict=True):
-        for block in read_blocks(source):
-            source.check_unchanged()  # so that only text of the listed file is noted as converted
-            n = len(block.text)
-            if left:
-                ends = [end for end in block.ends if end < left]
-                if left <= n:
-                    ends.append(left)
-                yield TRAINING, Block(block.text[:left], ends)
-            if not left or left < n:
-                ends = [end - left for end in block.ends if end > left]
-                yield VALIDATION, Block(block.text[left:], ends)
-            left = max(0, left - n)
+    for source, n in zip(sources, n_training, strict=True):
+        yield from _parts_of_file(source, n)
+
+
+def _parts_of_file(source: Source, left: int) -> Iterator[tuple[str, Block]]:
+    """`left` is the number of characters for training in the rest of the file."""
+    for block in read_blocks(source):
+        source.check_unchanged()  # so that only text of the listed file is noted as converted
+        n = len(block.text)
+        if left:
+            ends = [end for end in block.ends if end < left]
+            if left <= n:
+                ends.append(left)
+            yield TRAINING, Block(block.text[:left], ends)
+        if not left or left < n:
+            ends = [end - left for end in block.ends if end > left]
+            yield VALIDATION, Block(block.text[left:], ends)
+        left = max(0, left - n)
 
 
 def _encoded(

@@ -7,7 +7,7 @@ import torch
 
 from data.tokens import CUSTOM
 from data.tokens.bytes import PiecesOfUtf8
-from data.vocabulary import MASK, PAD, TokensError
+from data.vocabulary import MASK, PAD, TokensError, as_tokens_error
 
 
 class Tokenizer(Protocol):
@@ -56,11 +56,8 @@ class CustomVocabulary(PiecesOfUtf8):
     def encode(self, text: str) -> torch.Tensor:
         """Token ids (int64) of a text. Raises TokensError if the tokenizer returns other values."""
         returned = self._tokenizer.encode(text)
-        try:
+        with as_tokens_error("data.tokens: encode() returns no list of ids"):
             ids = torch.as_tensor(returned, dtype=torch.int64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:100]
-            raise TokensError(f"data.tokens: encode() returns no list of ids ({reason})") from error
 
         if ids.ndim != 1 or bool(((ids < 0) | (ids >= self.n_ordinary)).any()):
             raise TokensError(

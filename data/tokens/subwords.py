@@ -12,7 +12,7 @@ import torch
 
 from data.tokens import SUBWORDS
 from data.tokens.bytes import PiecesOfUtf8
-from data.vocabulary import MASK, PAD, UNK, TokensError
+from data.vocabulary import MASK, PAD, UNK, TokensError, as_tokens_error
 from runs.files import read_bytes
 
 # by their names, even if the file does not call them special
@@ -34,18 +34,6 @@ def library() -> Any:
             "data.tokens: tokenizers is not installed: pip install -r requirements-text.txt"
         ) from error
     return tokenizers
-
-
-@contextlib.contextmanager
-def as_tokens_error(message: str) -> Iterator[None]:
-    """Raise any error inside as a TokensError, also a panic of `tokenizers`, a BaseException."""
-    try:
-        yield
-    except (TokensError, OSError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        reason = " ".join(str(error).split())[:100]
-        raise TokensError(f"{message} ({reason})") from error
 
 
 @contextlib.contextmanager

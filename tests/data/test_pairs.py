@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +8,7 @@ from configs.checks import SHORTEST_PAIR
 from data.corpus import CorpusError
 from data.play.grammar import play
 from data.vocabulary import MASK, PAD, Vocabulary
+from data.windows import WindowBatch
 from data.windows.pairs import CLS, SEP, PairWindows, speech_borders
 
 TEXT = play(50_000)
@@ -17,54 +20,49 @@ def pairs(text: str, objective: str, *, longest: int = 64, seed: int = 0) -> Pai
     return PairWindows(objective, vocabulary.encode(text), text, vocabulary, seed, longest)
 
 
-def segments_of(batch, row: int) -> tuple[str, str]:
-    """The two texts of a pair."""
-    text = VOCABULARY.decode(batch.tokens[row])
-    assert text.startswith(CLS)
-    assert text.endswith(SEP)
-    first, second = text.removeprefix(CLS).removesuffix(SEP).split(SEP)
-    return first, second
+def pairs_in(batch: WindowBatch) -> Iterator[tuple[str, int, str, int, int]]:
+    """The two texts of each pair with their offsets, and its label."""
+    labels = batch.extras["pair_labels"].tolist()
+    for tokens, offsets, label in zip(batch.tokens, batch.offsets.tolist(), labels, strict=True):
+        text = VOCABULARY.decode(tokens)
+        assert text.startswith(CLS)
+        assert text.endswith(SEP)
+        first, second = text.removeprefix(CLS).removesuffix(SEP).split(SEP)
+        yield first, offsets[1], second, offsets[len(first) + 2], label
 
 
 def test_borders_are_the_offsets_where_speeches_begin():
     text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
     vocabulary = Vocabulary(text)
-    assert [
-        text[offset] for offset in speech_borders(vocabulary.encode(text), text, vocabulary)
-    ] == ["B", "C"]
+    borders = speech_borders(vocabulary.encode(text), text, vocabulary)
+    assert [text[border] for border in borders] == ["B", "C"]
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
 @pytest.mark.parametrize("seq_len", [SHORTEST_PAIR, 32, 63, 64])
 def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     batch = pairs(TEXT, objective).draw(16, seq_len)
-    assert (
-        batch.tokens.shape == batch.offsets.shape == batch.extras["segments"].shape == (16, seq_len)
-    )
-    for row in range(16):
-        first, second = segments_of(batch, row)
+    segments = batch.extras["segments"]
+    assert batch.tokens.shape == batch.offsets.shape == segments.shape == (16, seq_len)
+    for row, (first, _, second, _, _) in enumerate(pairs_in(batch)):
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
-        assert batch.extras["segments"][row].tolist() == [0] * (len(first) + 2) + [1] * (
-            len(second) + 1
-        )
+        begin = len(first) + 2
+        assert segments[row].tolist() == [0] * begin + [1] * (seq_len - begin)
         text = "".join(TEXT[offset] for offset in batch.offsets[row].tolist())
         assert text[1 : 1 + len(first)] == first
-        assert text[2 + len(first) : -1] == second
+        assert text[begin:-1] == second
 
 
 def test_next_sentence_pairs_meet_at_borders_and_are_labeled_by_whether_the_text_continues():
-    batch = pairs(TEXT, "nsp").draw(512, 64)
     borders = set(speech_borders(VOCABULARY.encode(TEXT), TEXT, VOCABULARY))
-    for row in range(512):
-        first, second = segments_of(batch, row)
-        end, begin = (
-            int(batch.offsets[row, len(first)]) + 1,
-            int(batch.offsets[row, len(first) + 2]),
-        )
-        assert {end, begin} <= borders
+    for first, begin_first, second, begin_second, label in pairs_in(
+        pairs(TEXT, "nsp").draw(512, 64)
+    ):
+        end = begin_first + len(first)
+        assert {end, begin_second} <= borders
         # A true continuation is never labeled as a false one, even if it comes from another speech.
-        assert bool(batch.extras["pair_labels"][row]) == (TEXT[end : end + len(second)] == second)
+        assert label == (TEXT[end : end + len(second)] == second)
 
 
 def test_another_speech_with_the_same_text_counts_as_the_true_one():
@@ -75,14 +73,10 @@ def test_another_speech_with_the_same_text_counts_as_the_true_one():
 
 
 def test_sentence_order_pairs_are_neighbors_in_the_text():
-    batch = pairs(TEXT, "sop").draw(256, 65)
-    for row in range(256):
-        first, second = segments_of(batch, row)
-        begin_first, begin_second = (
-            int(batch.offsets[row, 1]),
-            int(batch.offsets[row, len(first) + 2]),
-        )
-        if batch.extras["pair_labels"][row]:
+    for first, begin_first, second, begin_second, label in pairs_in(
+        pairs(TEXT, "sop").draw(256, 65)
+    ):
+        if label:
             assert begin_first + len(first) == begin_second
         else:
             assert begin_second + len(second) == begin_first

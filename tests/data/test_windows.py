@@ -60,8 +60,8 @@ def test_windows_stay_inside_documents_and_reach_every_start():
     windows = DocumentWindows(torch.arange(60), documents, seed=0)
     starts = windows.draw(20_000, 8).offsets[:, 0]
     expected = [*range(3, 13), 20, *range(28, 53)]
-    found, counts = starts.unique(return_counts=True)
-    assert found.tolist() == expected
+    drawn, counts = starts.unique(return_counts=True)
+    assert drawn.tolist() == expected
     mean = len(starts) / len(expected)
     assert ((counts - mean).abs() < 5 * mean**0.5).all()  # equally often
 
