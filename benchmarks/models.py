@@ -50,10 +50,10 @@ class HuggingFace(nn.Module):
     def forward(
         self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as
+        """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as
         MaskedLanguageModel gives."""
         vectors = self.encoder(inputs, attention_mask).flatten(0, 1)  # [batch * seq_len, d_model]
-        return self.predict(vectors if positions is None else vectors[positions.flatten()])
+        return self.predict(vectors if positions is None else vectors[positions])
 
     def predict(self, vectors: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` of the encoder's vectors `[..., d_model]`."""
