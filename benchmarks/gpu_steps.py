@@ -14,15 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks import throughput
 from benchmarks.command import key_words, recipe
@@ -52,16 +51,23 @@ from training.schedule import Stage
 from training.tracking import be_quiet
 
 TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}
-TINY: dict[str, Any] = {"training.compile": False, "training.evaluations": 1}
-TINY |= {"model.ngram_rows": 4_096, "training.chars_per_step": 512}
+TINY: dict[str, Any] = {
+    "training.compile": False,
+    "training.evaluations": 1,
+    "model.ngram_rows": 4_096,
+    "training.chars_per_step": 512,
+}
 SHORT = {"training.max_seconds": None, "training.max_chars": None, "training.max_steps": 4}
 SHAPES = [
     (throughput.ANNOTATED, 64, 32),
-    *((throughput.LARGER, n, 256) for n in (512, 128, 2_048, 8)),
+    (throughput.LARGER, 512, 256),
+    (throughput.LARGER, 128, 256),
+    (throughput.LARGER, 2_048, 256),
+    (throughput.LARGER, 8, 256),
 ]
+PROFILED_STEPS = 20
 MODELS = "benchmarks.models"  # trains Hugging Face's models too
 N_AT_ONCE = 4  # runs of the search; a small model leaves a GPU idle between its kernels
-KERNELS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
 EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout": 0.0}
 
 
@@ -69,25 +75,37 @@ class Step:
     """A step that runs: its text, its share of the time, and the rows that it has found."""
 
     def __init__(self, file: Path, scale: float, is_dry: bool):
-        self.file, self.scale, self.is_dry = file, scale, is_dry
-        self.device, self.passed, self.rows = (
-            torch.device(best_device()),
-            True,
-            list[tuple[str, str]](),
-        )
-        self.common: dict[str, Any] = {
-            "data.corpus": "tiny_shakespeare",
-            "sample.every_evaluations": 0,
-        }
+        self.file = file
+        self.scale = scale
+        self.is_dry = is_dry
+        self.device = torch.device(best_device())
+        self.passed = True
+        self.rows: list[tuple[str, str]] = []
+        self.corpus = "tiny_shakespeare"
         if is_dry:
-            write_atomically(text := file.with_name("play.txt"), play(40_000).encode())
-            self.common["data.corpus"] = str(text)
+            text = file.with_name("play.txt")
+            write_atomically(text, play(40_000).encode())
+            self.corpus = str(text)
+        self.common = {"data.corpus": self.corpus, "sample.every_evaluations": 0}
 
     def add(self, what: str, value: object, passed: bool = True) -> None:
         """Write a row; a step that has not `passed` one fails."""
         self.rows.append((what, str(value) if passed else f"{value}: failed"))
         self.passed &= passed
         write_json(self.file, {"passed": self.passed, "rows": self.rows})
+
+    def add_difference(
+        self, what: str, one: torch.Tensor, other: torch.Tensor, limit: float
+    ) -> None:
+        difference = relative_difference(one, other)
+        self.add(f"{what} differ by", f"{difference:.1e}", difference < limit)
+
+    def add_differing(
+        self, what: str, one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Write the names of the tensors that are not the same, bit for bit."""
+        names = [name for name in one if not torch.equal(one[name], other[name])]
+        self.add(what, ", ".join(names) or "equal", not names)
 
     def values(self, keys: Mapping[str, Any]) -> dict[str, Any]:
         """All keys of the preset `gpu`, with others on top."""
@@ -97,59 +115,39 @@ class Step:
     def words(self, keys: Mapping[str, Any]) -> list[str]:
         """A training with the preset `gpu` as words of a command line, its budget multiplied by the
         scale."""
-        scaled = {
-            key: type(value)(value * self.scale) if key in SHORT else value
-            for key, value in keys.items()
-        }
-        tiny = TINY_SIZES | TINY | SHORT if self.is_dry else {}
-        return [
-            "--preset",
-            "gpu",
-            *key_words({**self.common, "name": "gpu", "logs": str(RUNS), **scaled, **tiny}),
-        ]
+        scaled = dict(keys)
+        for key in SHORT.keys() & keys.keys():
+            scaled[key] = type(keys[key])(keys[key] * self.scale)
+        own = {**self.common, "name": "gpu", "logs": str(RUNS), **scaled}
+        if self.is_dry:
+            own |= TINY_SIZES | TINY | SHORT
+        return ["--preset", "gpu", *key_words(own)]
 
 
 def environment(step: Step) -> None:
     """Versions, the compiler, the text, and the counting loss, which later steps take from the
     cache."""
-    step.add(
-        "Python, PyTorch, CUDA",
-        f"{platform.python_version()}, {torch.__version__}, {torch.version.cuda}",
-    )
+    versions = (platform.python_version(), torch.__version__, str(torch.version.cuda))
+    step.add("Python, PyTorch, CUDA", ", ".join(versions))
     if step.device.type == "cuda":
-        query = [
-            "nvidia-smi",
-            "--query-gpu=name,memory.total,driver_version",
-            "--format=csv,noheader",
-        ]
-        step.add("GPU", subprocess.run(query, capture_output=True, text=True).stdout.strip())
-    step.add(
-        "compiler",
-        "works",
-        bool(torch.compile(torch.neg)(torch.ones(8, device=step.device)).sum() == -8),
-    )
-    step.add(
-        "reference losses",
-        list({} if step.is_dry else window_losses(load_corpus("tiny_shakespeare"))),
-    )
+        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
+        result = subprocess.run([*query, "--format=csv,noheader"], capture_output=True, text=True)
+        step.add("GPU", result.stdout.strip())
+    ones = torch.ones(8, device=step.device)
+    step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
+    if not step.is_dry:
+        step.add("reference losses", list(window_losses(load_corpus(step.corpus))))
 
 
 def tests(step: Step) -> None:
     """The files with tests that use CUDA; a dry run takes another one."""
-    names = (
-        ["training/test_schedule"]
-        if step.is_dry
-        else ["training/test_cuda_graph", "model/test_embedding"]
-    )
-    words = [f"tests/{name}.py" for name in names]
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True
-    )
-    step.add(
-        " ".join(words),
-        (result.stdout.splitlines() or [""])[-1] or "passed",
-        result.returncode == 0,
-    )
+    files = ["tests/training/test_cuda_graph.py", "tests/model/test_embedding.py"]
+    if step.is_dry:
+        files = ["tests/training/test_schedule.py"]
+    command = [sys.executable, "-m", "pytest", *files]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    last = result.stdout.splitlines()[-1:]
+    step.add(" ".join(files), "".join(last) or "passed", result.returncode == 0)
 
 
 def gradients(configs: Configs, batch: Batch) -> dict[str, torch.Tensor]:
@@ -167,24 +165,14 @@ def gradients(configs: Configs, batch: Batch) -> dict[str, torch.Tensor]:
 
 
 def repeatable(step: Step) -> None:
-    """The same step twice, bit by bit, per window length and attention kernel; kernels that are not
-    used may differ."""
+    """The same step twice, bit by bit, per window length."""
     configs = configs_of(step.values({"training.compile": False}))
     for stage in configs.training.all_stages:
         for _ in range(2):  # or outputs that start at zero would hide differences
             configs.step(stage)
         batch = configs.step.draw(stage)[0]
-        for kernel in ("", *KERNELS):
-            what = f"{stage.seq_len}, {kernel.lower() or 'as in training'}"
-            unavailable = [RuntimeError] if kernel else []  # not all kernels are available
-            with (
-                suppress(*unavailable),
-                sdpa_kernel(getattr(SDPBackend, kernel)) if kernel else nullcontext(),
-            ):
-                one, other = (gradients(configs, batch) for _ in range(2))
-                differing = [name for name in one if not torch.equal(one[name], other[name])]
-                found = f"{len(differing)} differ, such as {differing[0]}" if differing else "equal"
-                step.add(what, found, not differing or bool(kernel))
+        one = gradients(configs, batch)
+        step.add_differing(f"windows of {stage.seq_len}", one, gradients(configs, batch))
 
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
@@ -198,26 +186,23 @@ def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def graph(step: Step) -> None:
     """As many replayed steps as eager ones from the same weights, through all stages."""
-    eager, replayed = (configs_of(step.values({"training.cuda_graph": on})) for on in (False, True))
+    eager = configs_of(step.values({"training.cuda_graph": False}))
+    replayed = configs_of(step.values({"training.cuda_graph": True}))
     lines: list[str] = []
     if replayed.cuda_graphs:
         replayed.cuda_graphs.report = lines.append
-    for stage in eager.training.all_stages:
-        for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.all_stages)):
+    stages = eager.training.all_stages
+    n_steps = 2 + EAGER_STEPS if step.is_dry else 200 // len(stages)
+    for stage in stages:
+        for i in range(n_steps):
             losses = []
             for configs in (eager, replayed):
                 torch.manual_seed(1_000 * stage.seq_len + i)
                 set_learning_rate(configs.step.update.optimizers, 0.5 + 0.5 / (1 + i))
                 losses.append(configs.step(stage)["loss"])
-        difference = relative_difference(*losses)
-        step.add(
-            f"windows of {stage.seq_len}: last losses differ by",
-            f"{difference:.1e}",
-            difference < 1e-2,
-        )
-    step.add(
-        "recorded", lines or ("all" if replayed.cuda_graphs else "none without CUDA"), not lines
-    )
+        step.add_difference(f"windows of {stage.seq_len}: last losses", losses[0], losses[1], 1e-2)
+    recorded = "all" if replayed.cuda_graphs else "none without CUDA"
+    step.add("recorded", lines or recorded, not lines)
 
 
 def agreement(step: Step) -> None:
@@ -235,30 +220,35 @@ def agreement(step: Step) -> None:
             name: x.to(step.device) for name, x in batch._asdict().items() if torch.is_tensor(x)
         }
         moved = batch._replace(**tensors)
-        found = {name: each.cpu() for name, each in gradients(other, moved).items()}
-        for what, names in (
-            ("loss", ["loss"]),
-            ("gradients", [name for name in expected if name != "loss"]),
-        ):
-            difference = relative_difference(
-                *(torch.cat([x[n].flatten() for n in names]) for x in (expected, found))
-            )
-            step.add(f"{precision}: {what} differ by", f"{difference:.1e}", difference < limit)
-    networks: list[Any] = [one.network, other.network]
-    rows, others = (
-        n.encoder.ngrams.rows(b.inputs).cpu() for n, b in zip(networks, (batch, moved), strict=True)
-    )
-    step.add("rows of n-grams", "equal", torch.equal(rows, others))
-    losses = [
-        evaluate(
-            c.network, c.data.validation, mask_token=c.data.vocabulary.mask_token, seq_len=256
-        ).loss
-        for c in (one, other)
-    ]
+        measured = {name: each.cpu() for name, each in gradients(other, moved).items()}
+        step.add_difference(f"{precision}: loss", expected["loss"], measured["loss"], limit)
+        one_vector = as_vector(expected)
+        step.add_difference(f"{precision}: gradients", one_vector, as_vector(measured), limit)
+
+    rows = rows_of(one, batch)
+    step.add("rows of n-grams", "equal", torch.equal(rows, rows_of(other, moved)))
+    losses = []
+    for c in (one, other):
+        mask_token = c.data.vocabulary.mask_token
+        evaluation = evaluate(c.network, c.data.validation, mask_token=mask_token, seq_len=256)
+        losses.append(evaluation.loss)
     step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
 
 
+def as_vector(named: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """All gradients as one vector."""
+    return torch.cat([each.flatten() for name, each in named.items() if name != "loss"])
+
+
+def rows_of(configs: Configs, batch: Batch) -> torch.Tensor:
+    """The rows of the n-gram tables that a batch reads."""
+    network: Any = configs.network
+    return network.encoder.ngrams.rows(batch.inputs).cpu()
+
+
 class StopAt(Callback):
+    """Stops the training after a step."""
+
     def __init__(self, step: int):
         self.step = step
 
@@ -271,12 +261,12 @@ def resumed(step: Step) -> None:
     bit for bit. They are not compiled: on CUDA the compiler's code adds the gradients of a table's
     rows in varying order."""
     n = 8 if step.is_dry else 300
-    values = step.values(
-        {"training.max_steps": n, "training.evaluations": 2, "training.compile": False}
-    )
+    keys = {"training.max_steps": n, "training.evaluations": 2, "training.compile": False}
+    values = step.values(keys)
     with tempfile.TemporaryDirectory() as folder:
-        runs = [RunFolder(Path(folder) / name) for name in ("whole", "halves")]
-        for run, stop in ((runs[0], n), (runs[1], n // 2), (runs[1], n)):
+        whole = RunFolder(Path(folder) / "whole")
+        halves = RunFolder(Path(folder) / "halves")
+        for run, stop in ((whole, n), (halves, n // 2), (halves, n)):
             configs = configs_of(values)
             trainer = configs.trainer
             trainer.callbacks = [*callbacks_of(configs, run), StopAt(stop)]
@@ -286,170 +276,154 @@ def resumed(step: Step) -> None:
                 run.path.mkdir()
                 begin(run, values, configs.data, "halves", {})
             trainer.train()
-        one, other = (load_weights(run.checkpoints / "last.safetensors") for run in runs)
-    differing = [name for name in one if not torch.equal(one[name], other[name])]
-    step.add(
-        f"{n} steps against {n // 2} and --resume", ", ".join(differing) or "equal", not differing
-    )
+        one, other = [load_weights(run.checkpoints / "last.safetensors") for run in (whole, halves)]
+    step.add_differing(f"{n} steps against {n // 2} and --resume", one, other)
 
 
 def ceilings(step: Step) -> None:
     """Rates that no step can exceed: copies, matrix products, attention, and lookups in a table."""
-    size, windows, n_rows, n = (2**8, 2, 2**12, 2) if step.is_dry else (2**13, 128, 2**20, 20)
+    size = 2**8 if step.is_dry else 2**13
+    n_windows = 2 if step.is_dry else 128
+    n_rows = 2**12 if step.is_dry else 2**20
+    n_calls = 2 if step.is_dry else 20
     random = partial(torch.randn, device=step.device, dtype=torch.bfloat16)
-    x, y, z, heads = (
-        random(size, size),
-        random(size, size),
-        random(size, size),
-        random(windows, 6, 256, 64),
-    )
-    table, rows = (
-        random(n_rows, 256).float(),
-        torch.randint(n_rows, (256 * windows, len(NGRAMS)), device=step.device),
-    )
-    heads, table, gradient = heads.requires_grad_(), table.requires_grad_(), torch.autograd.grad
+    x = random(size, size)
+    y = random(size, size)
+    z = random(size, size)
+    heads = random(n_windows, 6, 256, 64).requires_grad_()
+    table = random(n_rows, 256).float().requires_grad_()
+    rows = torch.randint(n_rows, (256 * n_windows, len(NGRAMS)), device=step.device)
 
     def attend() -> torch.Tensor:
-        return gradient(F.scaled_dot_product_attention(heads, heads, heads).sum(), heads)[0]
+        attended = F.scaled_dot_product_attention(heads, heads, heads)
+        return torch.autograd.grad(attended.sum(), heads)[0]
 
     def look_up() -> torch.Tensor:
-        return gradient(F.embedding_bag(rows, table, mode="sum").sum(), table)[0]
+        vectors = F.embedding_bag(rows, table, mode="sum")
+        return torch.autograd.grad(vectors.sum(), table)[0]
 
-    for what, amount, call in (
-        ("copies, GB per second", 2e-9 * x.nbytes, lambda: y.copy_(x)),
-        ("products in bfloat16, TFLOP per second", 2e-12 * size**3, lambda: torch.mm(x, y, out=z)),
-        (
-            "attention and its gradients, TFLOP per second",
-            14e-12 * windows * 6 * 256**2 * 64,
-            attend,
-        ),
-        ("lookups and their gradients, million rows per second", 1e-6 * rows.numel(), look_up),
-    ):
+    def add(what: str, amount: float, call: Callable[[], Any]) -> None:
         seconds_per_call(call, 2)
-        step.add(what, in_words(amount / median(seconds_per_call(call, n) for _ in range(3))))
+        seconds = median(seconds_per_call(call, n_calls) for _ in range(3))
+        step.add(what, in_words(amount / seconds))
+
+    attended = 14e-12 * n_windows * 6 * 256**2 * 64
+    add("copies, GB per second", 2e-9 * x.nbytes, lambda: y.copy_(x))
+    add("products in bfloat16, TFLOP per second", 2e-12 * size**3, lambda: torch.mm(x, y, out=z))
+    add("attention and its gradients, TFLOP per second", attended, attend)
+    add("lookups and their gradients, million rows per second", 1e-6 * rows.numel(), look_up)
 
 
 def speeds(step: Step) -> None:
     """Steps per second and share of the peak in turns, launches per step, and the operations that
     take longest."""
     for sizes, n_windows, seq_len in [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES:
-        name = (
-            f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
-        )
-        shape = (
-            sizes
-            | {"training.stages": [{"until": 1.0, "seq_len": seq_len}]}
-            | (TINY if step.is_dry else {})
-        )
-        shape |= {
-            "training.chars_per_step": n_windows * seq_len,
-            "data.corpus": step.common["data.corpus"],
-        }
-        recipes = {
-            each: keys | shape
-            for each, keys in throughput.RECIPES.items()
-            if each != throughput.FLOAT32
-        }
-        turns_of = {}
-        for each, keys in recipes.items():
+        name = throughput.shape_name(sizes, n_windows, seq_len)
+        shape = throughput.shape_keys(sizes, n_windows, seq_len) | {"data.corpus": step.corpus}
+        if step.is_dry:
+            shape = TINY | shape
+        candidates = {}
+        for recipe_name, keys in throughput.RECIPES.items():
+            if recipe_name == throughput.FLOAT32:
+                continue
             gc.collect()  # recorded steps that nothing uses keep their memory until then
             try:
-                turns_of[each] = throughput.candidate(keys, partial(step.add, each))
+                report = partial(step.add, recipe_name)
+                candidates[recipe_name] = throughput.candidate(keys | shape, report)
             except torch.OutOfMemoryError:
-                step.add(f"{name}: {each}", "does not fit into the memory")
-        if "Folio" not in turns_of:
+                step.add(f"{name}: {recipe_name}", "does not fit into the memory")
+        if "Folio" not in candidates:
             continue
-        for variant, turns in take_turns(turns_of, 3).items():
-            rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
+        for variant, turns in take_turns(candidates, 3).items():
+            rate, share = [median(turn[measure] for turn in turns) for measure in turns[0]]
             speed = in_words(rate / n_windows / seq_len)
             step.add(f"{name}: {variant}", f"{speed} steps per second, {share:.0%} of the peak")
-        turns_of.clear()
+        candidates.clear()
         gc.collect()
-        take = throughput.warmed_up_step(throughput.configured(shape))
-        with torch.profiler.profile() as profiler:
-            for _ in range(20):
-                take()
-        del take  # or its recorded step would keep its memory
-        events = profiler.key_averages()
-        step.add(
-            f"{name}: launches per step",
-            sum(event.count for event in events if "Launch" in event.key) / 20,
-        )
-        kernels = [
-            event
-            for event in events
-            if event.device_type.name == "CUDA" and not event.is_user_annotation
-        ]
-        times = {
-            event.key: event.self_device_time_total or event.self_cpu_time_total
-            for event in kernels or events
-        }
-        total, longest = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:8]
-        step.add(f"{name}: device time per step", f"{in_words(total / 20_000)} ms")
-        step.add(
-            f"{name}: longest operations",
-            "; ".join(f"{times[key] / total:.0%} {key[:60]}" for key in longest),
-        )
+        profile(step, name, shape)
+
+
+def profile(step: Step, name: str, keys: dict[str, Any]) -> None:
+    """Add the launches per step of Folio, and the operations that take longest."""
+    take = throughput.warmed_up_step(throughput.configured(keys))
+    with torch.profiler.profile() as profiler:
+        for _ in range(PROFILED_STEPS):
+            take()
+    events = profiler.key_averages()
+    n_launches = sum(event.count for event in events if "Launch" in event.key)
+    step.add(f"{name}: launches per step", n_launches / PROFILED_STEPS)
+
+    kernels = [
+        event
+        for event in events
+        if event.device_type.name == "CUDA" and not event.is_user_annotation
+    ]
+    times = {}
+    for event in kernels or events:
+        times[event.key] = event.self_device_time_total or event.self_cpu_time_total
+    total = sum(times.values())
+    step.add(f"{name}: device time per step", f"{in_words(total / PROFILED_STEPS / 1_000)} ms")
+    longest = sorted(times, key=times.__getitem__, reverse=True)[:8]
+    shares = [f"{times[key] / total:.0%} {key[:60]}" for key in longest]
+    step.add(f"{name}: longest operations", "; ".join(shares))
 
 
 def search(step: Step) -> None:
     """The variants of recipes/gpu.yaml in two rounds of runs limited by characters; writes the best
     one."""
-    variants, n, n_finalists = recipe("gpu").values()
-    variants = dict(list(variants.items())[: 2 if step.is_dry else None])
-    for n_chars, n_kept in ((n, n_finalists), (2 * n, 1)):
+    variants, n_chars, n_finalists = recipe("gpu").values()
+    if step.is_dry:
+        variants = dict(list(variants.items())[:2])
+    for n, n_kept in ((n_chars, n_finalists), (2 * n_chars, 1)):
         # Compiling a variant would take longer than training it.
-        common = {"training.max_chars": n_chars, "training.compile": False}
-        all_words, losses = [step.words(keys | common) for keys in variants.values()], {}
+        common = {"training.max_chars": n, "training.compile": False}
+        all_words = [step.words(keys | common) for keys in variants.values()]
+        losses = {}
         with ThreadPoolExecutor(N_AT_ONCE) as pool:  # their losses do not depend on their speed
-            for name, (run, _) in zip(
-                variants, pool.map(partial(train, program=MODELS), all_words), strict=True
-            ):
+            trained = pool.map(partial(train, program=MODELS), all_words)
+            for name, (run, _) in zip(variants, trained, strict=True):
                 losses[name] = last_losses(run)["loss.valid"]
-                step.add(
-                    f"{n_chars * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}"
-                )
-        variants = {
-            name: variants[name] for name in sorted(losses, key=losses.__getitem__)[:n_kept]
-        }
+                step.add(f"{n * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
+        best = sorted(losses, key=losses.__getitem__)[:n_kept]
+        variants = {name: variants[name] for name in best}
     write_json(step.file.with_name("winner.json"), variants)
 
 
 def finalists(step: Step) -> None:
     """The preset and the winner of the search for 60 seconds, with two seeds each."""
+    variants: dict[str, Any] = {"as it is": {}}
     winner = step.file.with_name("winner.json")
-    variants = {"as it is": {}} | (json.loads(winner.read_text()) if winner.exists() else {})
-    for name, seed in [(name, seed) for seed in (0, 1) for name in variants]:
-        words = step.words(variants[name] | {"training.max_seconds": 60.0, "seed": seed})
-        last = last_losses(train(words, MODELS)[0])
-        step.add(
-            f"{name}, seed {seed}",
-            f"{last['loss.valid']:.3f} after {last['chars'] / 1e6:.0f} M characters",
-        )
+    if winner.exists():
+        variants |= json.loads(winner.read_text())
+    for seed, (name, keys) in product((0, 1), variants.items()):
+        words = step.words(keys | {"training.max_seconds": 60.0, "seed": seed})
+        run, _ = train(words, MODELS)
+        last = last_losses(run)
+        chars = f"{last['chars'] / 1e6:.0f} M characters"
+        step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {chars}")
 
 
 def long(step: Step) -> None:
     """600 seconds in two halves: Ctrl-C in the middle, then --resume."""
-    words, seconds, run = step.words({"training.max_seconds": 600.0}), 600.0 * step.scale, None
+    seconds = 600.0 * step.scale
+    words = step.words({"training.max_seconds": 600.0})
+    limit = None if step.is_dry else seconds / 2 + 60  # with the start
+    run = None
     while run is None or run.status()["status"] != "completed":
-        command = [
-            sys.executable,
-            "experiment.py",
-            *(["--resume", str(run.path)] if run else words),
-        ]
+        command = [sys.executable, "experiment.py", *words]
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         try:
-            # with the start
-            output = process.communicate(timeout=None if run or step.is_dry else seconds / 2 + 60)[
-                0
-            ]
+            output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            output = process.communicate()[0]
-        if process.returncode not in (0, 130) or (run := run_in(output)) is None:
+            output, _ = process.communicate()
+        run = run_in(output)
+        if process.returncode not in (0, 130) or run is None:
             raise RuntimeError(output[-500:])
+        words = ["--resume", str(run.path)]
+        limit = None
     step.add(f"{seconds:.0f} s in two halves", f"{last_losses(run)['loss.valid']:.3f}")
 
 
@@ -459,24 +433,26 @@ def peers(step: Step) -> None:
     for name in ("Folio", *PEERS["peers"]):
         keys = {} if name == "Folio" else peer_keys(name, "gpu")
         words = step.words(keys | {"training.max_seconds": 90.0, "training.evaluations": 12})
-        found = measure(train(words, MODELS)[0])
-        reached = ", ".join(f"{loss}: {median_seconds(loss, [found])}" for loss in LOSSES)
-        step.add(name, f"{found['loss.valid']:.3f} at the end; {reached}")
+        run, _ = train(words, MODELS)
+        results = measure(run)
+        reached = ", ".join(f"{loss}: {median_seconds(loss, [results])}" for loss in LOSSES)
+        step.add(name, f"{results['loss.valid']:.3f} at the end; {reached}")
 
 
 STEPS: dict[str, Callable[[Step], None]] = {
-    "resume": resumed,
-    "throughput": speeds,
     "environment": environment,
-}
-STEPS |= {
     "tests": tests,
     "repeatable": repeatable,
     "graph": graph,
     "agreement": agreement,
+    "resume": resumed,
     "ceilings": ceilings,
+    "throughput": speeds,
+    "search": search,
+    "finalists": finalists,
+    "long": long,
+    "peers": peers,
 }
-STEPS |= {"search": search, "finalists": finalists, "long": long, "peers": peers}
 
 if __name__ == "__main__":
     be_quiet()

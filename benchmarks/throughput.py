@@ -10,7 +10,7 @@ that of `training.callbacks.speed`.
 """
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,27 +47,39 @@ def main(options: Namespace, path: Path) -> None:
     slower: list[str] = []
     groups = {}
     for sizes, n_windows, seq_len in SHAPES[:1] if options.quick else SHAPES:
-        name = (
-            f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
-        )
-        stages = [{"until": 1.0, "seq_len": seq_len}]
-        shape = sizes | {"training.chars_per_step": n_windows * seq_len, "training.stages": stages}
-        groups[name] = {
-            variant: candidate(keys | shape, slower.append) for variant, keys in RECIPES.items()
+        keys_of_shape = shape_keys(sizes, n_windows, seq_len)
+        groups[shape_name(sizes, n_windows, seq_len)] = {
+            variant: candidate(keys | keys_of_shape, slower.append)
+            for variant, keys in RECIPES.items()
         }
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
+
+
+def shape_name(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> str:
+    size = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}"
+    return f"{size}, {n_windows} x {seq_len}"
+
+
+def shape_keys(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> dict[str, Any]:
+    return {
+        **sizes,
+        "training.chars_per_step": n_windows * seq_len,
+        "training.stages": [{"until": 1.0, "seq_len": seq_len}],
+    }
 
 
 def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
     configs = configured(keys)
-    step, network, device = warmed_up_step(configs, report), configs.network, configs.torch_device
-    n_chars, (stage,) = configs.training.chars_per_step, configs.training.all_stages
+    step = warmed_up_step(configs, report)
+    network = configs.network
+    device = configs.torch_device
+    n_chars = configs.training.chars_per_step
+    (stage,) = configs.training.all_stages
     n_masked = n_masked_in(stage.seq_len, stage.masking_prob)
     operations = operations_per_char(network, stage.seq_len, n_masked, device)
-    of_peak = operations / peak(
-        network, n_chars, device, torch.bfloat16 if configs.training.autocast else torch.float32
-    )
+    precision = torch.bfloat16 if configs.training.autocast else torch.float32
+    of_peak = operations / peak(network, n_chars, device, precision)
 
     def turn() -> Measures:
         n = max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
@@ -79,12 +91,9 @@ def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[
 
 def configured(keys: dict[str, Any]) -> Configs:
     """The preset of this machine's device with `keys`, and with what all have in common."""
-    keys = (
-        {"data.corpus": "tiny_shakespeare"}
-        | keys
-        | {"model.ngrams": 0, "masking.masking_prob": 0.15}
-    )
-    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys))
+    preset = read_config(PRESETS / f"{device_preset()}.yaml")
+    common = {"model.ngrams": 0, "masking.masking_prob": 0.15}
+    return configs_of(resolve(preset, {"data.corpus": "tiny_shakespeare", **keys, **common}))
 
 
 def warmed_up_step(
