@@ -141,7 +141,7 @@ def own_corpus(reference: str) -> "Corpus":
 
 def own_batches(c: "Configs") -> "BatchSource":
     """The user's source of batches. The batch that is checked is drawn again in training."""
-    from data.batch import check_batch
+    from data.batch_contract import check_batch
 
     own = load("data.batches", c.data.batches)
     source = own(c.data)

@@ -55,6 +55,28 @@ class Loss(nn.Module):
         return self.objective.outcome(self.model, batch)
 
 
+def part_of(batch: Batch, windows: slice) -> Batch:
+    """The batch of some of the windows."""
+    selected = positions_in(batch, windows)
+    mask = batch.attention_mask
+    return batch._replace(
+        inputs=batch.inputs[windows],
+        positions=batch.positions[selected] - windows.start * batch.inputs.shape[1],
+        labels=batch.labels[selected],
+        offsets=None,  # only the source reads them
+        attention_mask=None if mask is None else mask[windows],
+        extras={name: tensor[windows] for name, tensor in batch.extras.items()},
+    )
+
+
+def positions_in(batch: Batch, windows: slice) -> slice | torch.Tensor:
+    """The index of the positions that lie in some of the windows."""
+    if batch.positions.ndim == 2:
+        return windows
+    window = batch.positions // batch.inputs.shape[1]
+    return (window >= windows.start) & (window < windows.stop)
+
+
 class InAllProcesses:
     """A mixin that keeps the processes of the run."""
 
@@ -85,7 +107,7 @@ class ParallelUpdate(InAllProcesses, Update):
             )
 
     def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
-        mine = batch.part(self.processes.share(len(batch.inputs)))
+        mine = part_of(batch, self.processes.share(len(batch.inputs)))
         if self.is_sharded:
             self.module.model.set_requires_gradient_sync(is_last)
         with nullcontext() if is_last or self.is_sharded else self.module.no_sync():
@@ -144,7 +166,7 @@ class ParallelStep(InAllProcesses, TrainingStep):
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
         all_losses = losses.new_zeros(batch.positions.shape)
         mine = self.processes.share(len(batch.inputs))
-        all_losses[batch.positions_in(mine)] = losses
+        all_losses[positions_in(batch, mine)] = losses
         super().observe(batch, self.processes.sum(all_losses))
         # Sums on a GPU depend on their order, so what was learned may differ.
         for value in tree_leaves(self.source.state_dict()):

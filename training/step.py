@@ -8,8 +8,9 @@ import torch
 from data.batch import Batch, BatchSource
 from data.generators import restore_rng_states, rng_states
 from training.objective import Losses, MaskedObjective, Outcome, Sums
-from training.optimizers import gradients_of, optimize_or_undo
+from training.optimizers import gradients_of
 from training.schedule import Stage
+from training.undo import optimize_or_undo
 
 
 class TrainingStep:

@@ -13,7 +13,7 @@ from runs.files import ROOT
 from tests.conftest import configs_for
 from tests.distributed.steps import new_memory
 from training.checkpoint import Content
-from training.optimizers import optimize_or_undo
+from training.undo import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
 RECORDED, TEXTS = ROOT / "benchmarks" / "results", "amd-epyc-2-cores/large_text"

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from data.batch import IGNORED_LABEL, Batch, check_batch
+from data.batch import IGNORED_LABEL, Batch
+from data.batch_contract import check_batch
+from distributed.parallel import part_of
 from tests.conftest import configs_for
 from training.compilation import Compiled
 from training.evaluation import masked_outcomes
@@ -70,7 +72,7 @@ def alone(batch: Batch) -> list[Batch]:
     """The texts of a padded batch, each in a batch of its own without padding."""
     texts = []
     for row, length in enumerate(batch.attention_mask.sum(1).tolist()):
-        text = batch.part(slice(row, row + 1))
+        text = part_of(batch, slice(row, row + 1))
         texts.append(text._replace(inputs=text.inputs[:, :length], attention_mask=None))
     return texts
 
@@ -137,7 +139,7 @@ def test_processes_divide_a_batch_into_parts(corpus_file):
     batch = batch._replace(extras={"row": torch.arange(4)})
     for each in (batch, flat(batch)):
         for begin, end in pairwise([0, 1, 3, 4]):
-            part = each.part(slice(begin, end))
+            part = part_of(each, slice(begin, end))
             assert part.extras["row"].tolist() == list(range(begin, end))
             assert part.attention_mask.shape == part.inputs.shape == (end - begin, 32)
             assert part.labels.numel() == 2 * (end - begin)

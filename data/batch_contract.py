@@ -1,0 +1,59 @@
+"""Checks that the batches of a user's source keep the contract of `data.batch`."""
+
+import torch
+
+from data.batch import IGNORED_LABEL, Batch
+
+
+def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> None:
+    """Raise ValueError, with a message of one line, unless a batch keeps the contract."""
+    _expect(isinstance(batch, Batch), "it must return a data.batch.Batch")
+    shape = (batch_size, seq_len)
+    _expect(batch.inputs.shape == shape, f"inputs must be {list(shape)}: {_shape(batch.inputs)}")
+    _expect(
+        batch.positions.ndim == 1 or batch.positions.shape[:-1] == (batch_size,),
+        f"positions must be [n] or [{batch_size}, n]: {_shape(batch.positions)}",
+    )
+    _expect(
+        batch.labels.shape == batch.positions.shape,
+        f"labels must have the shape of positions: {_shape(batch.labels)}",
+    )
+    for name in ("inputs", "positions", "labels"):
+        tensor = getattr(batch, name)
+        _expect(tensor.dtype == torch.int64, f"{name} must be int64: {tensor.dtype}")
+    _expect(_all_below(batch.inputs, n_tokens), f"inputs must be ids from 0 to {n_tokens - 1}")
+    labels = batch.labels[batch.labels != IGNORED_LABEL]
+    _expect(_all_below(labels, n_tokens), f"labels must be ids from 0 to {n_tokens - 1}, or -100")
+    _check_places(batch)
+    if batch.attention_mask is not None:
+        mask = batch.attention_mask
+        _expect(mask.dtype == torch.bool, f"attention_mask must be bool: {mask.dtype}")
+        _expect(mask.shape == shape, f"attention_mask must be {list(shape)}: {_shape(mask)}")
+    for name, tensor in batch.extras.items():
+        _expect(len(tensor) == batch_size, f"extras: {name} must be [{batch_size}, ...]")
+
+
+def _check_places(batch: Batch) -> None:
+    n_windows, seq_len = batch.inputs.shape
+    positions = batch.positions
+    _expect(
+        _all_below(positions, n_windows * seq_len),
+        f"positions must be indices into inputs.flatten(), below {n_windows * seq_len}",
+    )
+    if positions.ndim == 2:
+        windows = torch.arange(n_windows, device=positions.device)[:, None]
+        is_own = positions // seq_len == windows
+        _expect(bool(is_own.all()), "row i of positions must lie in window i")
+
+
+def _expect(is_kept: bool, message: str) -> None:
+    if not is_kept:
+        raise ValueError(message)
+
+
+def _all_below(ids: torch.Tensor, n: int) -> bool:
+    return bool(((ids >= 0) & (ids < n)).all())
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return f"not {list(tensor.shape)}"
