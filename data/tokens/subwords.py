@@ -81,6 +81,12 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     else:
         id_of = dict(model["vocab"])
 
+    prefix = model.get("continuing_subword_prefix")
+    if prefix:  # `tokenizers` would cut a merge without it inside a character, and abort
+        for first, second in map(split_merge, model.get("merges", ())):
+            if not second.startswith(prefix):
+                raise ValueError(f"the merge of {first!r} and {second!r} lacks {prefix!r}")
+
     special = SPECIAL | {unknown}
     for token in content["added_tokens"]:
         id_of[token["content"]] = token["id"]
@@ -115,6 +121,11 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     ]
     removed = dict.fromkeys(("post_processor", "truncation", "padding"))
     return {**content, "model": model, "added_tokens": added, **removed}
+
+
+def split_merge(merge: str | list[str]) -> list[str]:
+    """The two tokens of a merge, which older files write as one string."""
+    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def load(content: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:

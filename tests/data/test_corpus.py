@@ -24,7 +24,7 @@ def whole(loaded: Corpus) -> str:
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
-def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text: str):
+def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text):
     split = Corpus.from_text("a text", text)
     assert whole(split) == text
     assert len(split.training) == int(len(text) * 0.9)
@@ -57,7 +57,7 @@ def test_a_wrong_or_incomplete_download_is_not_cached(
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
-def test_a_stalled_download_ends_at_the_time_limit(serve, drip: bytes):
+def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
     done = threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -102,7 +102,7 @@ def without_text(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Path:
 
 
 def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(
-    without_text, monkeypatch, tmp_path, shakespeare: str
+    without_text, monkeypatch, tmp_path, shakespeare
 ):
     (tmp_path / "text.txt").write_text(shakespeare)
     (without_text / "tiny_shakespeare.txt").write_text("First Citizen: half of it")
@@ -119,14 +119,14 @@ def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(
 
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
-    without_text, monkeypatch, serve, shakespeare: str, is_cached
+    without_text, monkeypatch, serve, shakespeare, is_cached
 ):
     if not is_cached:
         without_text.rmdir()
         without_text.write_text("a file in place of the folder")
 
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
-    said: list[str] = []
+    said = []
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, whole(loaded)) == ("tiny_shakespeare", shakespeare)
     assert "downloading tiny Shakespeare" in said[0]
@@ -134,7 +134,7 @@ def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
     assert [path.name for path in without_text.glob("*")] == ["tiny_shakespeare.txt"] * is_cached
 
 
-def test_line_ends_of_a_file_are_kept(tmp_path: Path):
+def test_line_ends_of_a_file_are_kept(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes("one\r\ntwo\ré".encode())
     loaded = load_corpus(str(path))
@@ -208,7 +208,7 @@ def test_a_file_name_that_is_not_utf8_is_refused_but_the_variable_may_hold_one(
 def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_text(
     monkeypatch, without_text
 ):
-    said: list[str] = []
+    said = []
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, len(whole(loaded))) == ("play", 1_000_000)
     assert loaded.automaton is not None

@@ -61,7 +61,7 @@ def by_enumeration(
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("misprint_prob", [0.0, 0.2])
-def test_posteriors_and_probabilities_equal_enumeration(seed: int, misprint_prob: float):
+def test_posteriors_and_probabilities_equal_enumeration(seed, misprint_prob):
     """All positions are wanted, hidden ones and visible ones; several windows are one batch."""
     automaton = random_automaton(seed, n_states=4)
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(40, seed)).view(10, 4)

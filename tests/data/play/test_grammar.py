@@ -40,7 +40,7 @@ def all_words() -> set[str]:
     return forms
 
 
-def test_it_uses_its_words_and_no_others(text: str):
+def test_it_uses_its_words_and_no_others(text):
     assert len(grammar().characters) <= 20_000
     known = all_words()
     assert len(known) == 1_374
@@ -49,7 +49,7 @@ def test_it_uses_its_words_and_no_others(text: str):
     assert len(used & known) > 1_000
 
 
-def test_characters_are_as_frequent_as_the_stationary_distribution_says(text: str):
+def test_characters_are_as_frequent_as_the_stationary_distribution_says(text):
     """The standard error comes from ten plays, because characters of one play are not independent."""
     stationary = grammar().stationary()
     ids = Vocabulary(text).encode("".join(play(100_000, seed) for seed in range(10)))
@@ -64,7 +64,7 @@ def speeches(text: str) -> list[tuple[str, str]]:
     return re.findall(r"([A-Z]+):\n(.*?)\n\n", text, re.DOTALL)
 
 
-def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(text: str):
+def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(text):
     spoken = speeches(text)
     asked = [(i, speech) for i, (_, speech) in enumerate(spoken[:-1]) if speech.endswith("?")]
     assert len(asked) > 100
@@ -76,14 +76,14 @@ def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(t
     assert not any("?" in speech[:-1] for _, speech in spoken)
 
 
-def test_speakers_take_turns_and_topics_last(text: str):
+def test_speakers_take_turns_and_topics_last(text):
     names = [name for name, _ in speeches(text)]
     pairs = [set(topic.speakers) for topic in words.topics()]
     same_topic = [any({a, b} == pair for pair in pairs) for a, b in pairwise(names)]
     assert 0.85 < sum(same_topic) / len(same_topic) < 0.95
 
 
-def test_verbs_agree_with_their_subjects_across_the_words_in_between(text: str):
+def test_verbs_agree_with_their_subjects_across_the_words_in_between(text):
     """The article at the beginning of a sentence decides the verb's ending."""
     verbs = {verb for topic in words.topics() for verb in topic.verbs}
     checked = 0

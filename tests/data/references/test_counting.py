@@ -46,9 +46,7 @@ def test_masked_neighbors_and_other_windows_are_not_used():
 @given(
     seed=st.integers(0, 1_000), rate=st.floats(0.05, 1.0), n_characters=st.sampled_from([3, 6, 700])
 )
-def test_contexts_that_were_never_seen_give_finite_losses(
-    seed: int, rate: float, n_characters: int
-):
+def test_contexts_that_were_never_seen_give_finite_losses(seed, rate, n_characters):
     """For any size of the alphabet."""
     generator = np.random.default_rng(seed)
     training = generator.integers(0, 3, 12)

@@ -31,7 +31,7 @@ def unigram_of(corpus: Corpus) -> float:
 
 
 def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_published_ones(
-    shakespeare: str,
+    shakespeare,
 ):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
     vocabulary = Vocabulary(corpus.counts)
@@ -41,7 +41,7 @@ def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_publ
     assert round(mean_loss(window_losses(corpus)["counting"]), 3) == 1.179
 
 
-def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
+def test_without_context_to_learn_from_all_references_are_the_entropy(coins):
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
     assert unigram_of(coins) == pytest.approx(entropy, abs=0.03)
     losses = window_losses(coins)
@@ -75,7 +75,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(coins, empty_cache):
 
 
 @pytest.mark.parametrize("length", [2_551, 5_110])
-def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, empty_cache):
+def test_a_text_with_one_validation_window_has_finite_reference_losses(length, empty_cache):
     short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
     for losses in window_losses(short).values():
         assert losses.shape == (1,)
@@ -90,7 +90,7 @@ def text(sentences: str, monkeypatch: pytest.MonkeyPatch, empty_cache) -> Corpus
     return Corpus.from_text("sentences", sentences)
 
 
-def test_counting_runs_in_the_background_and_is_cached(text: Corpus):
+def test_counting_runs_in_the_background_and_is_cached(text):
     first = References(text, KNOWN)
     assert first.losses == KNOWN  # counting is not awaited
     assert first.is_complete(wait_seconds=60)
@@ -102,7 +102,7 @@ def test_counting_runs_in_the_background_and_is_cached(text: Corpus):
     assert set(multiprocessing.active_children()) <= set(before)
 
 
-def test_a_background_process_that_dies_does_not_stop_the_run(text: Corpus):
+def test_a_background_process_that_dies_does_not_stop_the_run(text):
     before = set(multiprocessing.active_children())
     started = References(text, KNOWN)
     (child,) = set(multiprocessing.active_children()) - before

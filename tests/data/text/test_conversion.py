@@ -45,7 +45,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_path: Path):
+def test_a_conversion_killed_ten_times_gives_the_same_arrays(text, tmp_path):
     files = list_sources(text)
     convert(files, VOCABULARY, N_CHARS, tmp_path / "whole")
     folder = tmp_path / "killed"
@@ -70,9 +70,7 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_what_is_not_noted_as_progress_is_written_again(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypatch):
     files = list_sources(text)
     folder = tmp_path / "ids"
     noted = []
@@ -91,7 +89,7 @@ def test_what_is_not_noted_as_progress_is_written_again(
         assert content(folder) == whole
 
 
-def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_path: Path):
+def test_a_full_disk_gives_one_line_and_the_next_call_continues(text, tmp_path):
     loaded = load_corpus(str(text))
     with limited(resource.RLIMIT_FSIZE, 100_000), one_line(CorpusError, "cannot convert the text"):
         loaded.stored.tokenized(VOCABULARY)
@@ -104,7 +102,7 @@ def check_training_ids(stored: StoredText) -> None:
 
 
 @pytest.mark.parametrize("name", ["training.ids", "documents", "done.json"])
-def test_a_damaged_conversion_is_repeated(name: str, text: Path):
+def test_a_damaged_conversion_is_repeated(name, text):
     loaded = load_corpus(str(text))
     loaded.stored.tokenized(VOCABULARY)
     (path,) = corpus.CACHE.rglob(name)
@@ -112,19 +110,19 @@ def test_a_damaged_conversion_is_repeated(name: str, text: Path):
     check_training_ids(loaded.stored)
 
 
-def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
+def test_a_survey_that_fails_goes_on_from_its_last_line(text):
     (text / "z.txt").write_bytes(b"a\0b")
     with one_line(CorpusError, "is a binary file"):
         load_corpus(str(text))
 
     (text / "z.txt").unlink()
-    said: list[str] = []
+    said = []
     load_corpus(str(text), said.append)
     assert said == []
 
 
 def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_again(
-    text: Path, monkeypatch
+    text, monkeypatch
 ):
     loaded = load_corpus(str(text))
     check_training_ids(loaded.stored)
@@ -138,7 +136,7 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
 
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
-    said: list[str] = []
+    said = []
     again = load_corpus(str(text), said.append)
     assert said == ["reading 1 of 3 files (0.1 MB), which are new or have changed"]
     assert again.sha256 != loaded.sha256

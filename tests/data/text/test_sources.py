@@ -3,7 +3,6 @@ import gzip
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -58,9 +57,7 @@ def write_folder(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", [lambda path: written(path, TEXT), write_gzip, write_folder])
-def test_the_same_text_in_any_files_gives_the_same_tokens(
-    write: Callable[[Path], Path], tmp_path: Path
-):
+def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
     training = ""
     validation = ""
@@ -85,7 +82,7 @@ def write_rows(path: Path, rows: list[str], **options) -> Path:
     return path
 
 
-def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
+def test_documents_are_files_and_rows_of_parquet(tmp_path):
     path = tmp_path / "texts"
     path.mkdir()
     (path / "1.txt").write_text("one ö")
@@ -97,7 +94,7 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     assert ends.document_chars.tolist() == [5, 9, 14, 18, 48]
 
 
-def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
+def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path):
     path = write_rows(tmp_path / "text.parquet", ["ab", "a", "b", "ab"])
     vocabulary = SubwordVocabulary(train("ab " * 100, 260))
     convert(list_sources(path), vocabulary, [2], tmp_path / "ids")
@@ -105,21 +102,21 @@ def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
     assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
 
 
-def test_copies_of_rows_are_left_out_and_counted(tmp_path: Path):
+def test_copies_of_rows_are_left_out_and_counted(tmp_path):
     heading = "Heading\n"
     document = TEXT[:300]
     rest = TEXT[300:]
     rows = [heading, document, heading, document, rest, document]
     path = write_rows(tmp_path / "text.parquet", rows)
     for reading in (["reading 1 of 1 files"], []):
-        said: list[str] = []
+        said = []
         loaded = load_corpus(str(path), said.append)
         assert loaded.training + loaded.validation == heading + document + heading + rest
         assert [line.split(" (")[0] for line in said[:-1]] == reading
         assert said[-1].startswith("leaving out 2 rows of Parquet files")
 
 
-def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
+def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path):
     def blocks_of(text: str) -> list[str]:
         (source,) = list_sources(written(tmp_path / "text.txt", text))
         blocks = [block.text for block in read_blocks(source)]
@@ -135,7 +132,7 @@ def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_p
         assert all(block.endswith("\n") for block in full)
 
 
-def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
+def test_parquet_is_read_in_bounded_memory(tmp_path):
     rows = [f"{i}{TEXT[:1_000]}" for i in range(30_000)] + ["x" * 20_000_000]
     in_one_group = {"row_group_size": len(rows), "use_dictionary": False}
     path = write_rows(tmp_path / "text.parquet", rows, **in_one_group)
@@ -182,7 +179,7 @@ NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, message, tmp_path: Path):
+def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, message, tmp_path):
     path = tmp_path / "texts" / f"z bad.{suffix}"
     path.parent.mkdir()
     written(path.parent / "good.txt", TEXT)
@@ -197,7 +194,7 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, messag
     assert str(path) in str(raised.value)
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
     path = written(tmp_path / "text.txt", TEXT)
     (source,) = list_sources(path)
     blocks = read_blocks(source)
@@ -207,7 +204,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
         list(blocks)
 
 
-def test_an_empty_folder_and_a_text_without_validation_tokens_are_refused(tmp_path: Path):
+def test_an_empty_folder_and_a_text_without_validation_tokens_are_refused(tmp_path):
     with pytest.raises(CorpusError, match="has no files"):
         load_corpus(str(tmp_path))
     loaded = load_corpus(str(written(tmp_path / "text.txt", "x")))

@@ -60,7 +60,7 @@ def test_documents_of_one_file_stay_on_one_side_and_folders_have_their_shares(fo
 
 
 def test_copies_are_left_out_and_counted(folder):
-    said: list[str] = []
+    said = []
     whole = load_corpus(str(folder))
     for name in ("0", "1", "code/999"):
         shutil.copy(folder / "code" / "007", folder / name)

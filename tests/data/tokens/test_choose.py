@@ -39,7 +39,7 @@ def test_pairs_have_their_special_tokens(tokens):
 
 
 def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
-    said: list[str] = []
+    said = []
     corpus = Corpus.from_text("test", TEXT + "qqq " * (len(TEXT) // 36))
     first = bpe(corpus, 400, said.append)
     assert said == ["training a BPE of 400 tokens"]
@@ -52,7 +52,7 @@ def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
 
 
 def test_a_text_with_few_pairs_has_fewer_tokens():
-    said: list[str] = []
+    said = []
     corpus = Corpus.from_text("test", "the cat sat. " * 50)
     vocabulary = vocabulary_of("bpe:5000", corpus, (), said.append)
     assert 256 < vocabulary.n_ordinary < 300
