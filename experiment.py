@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from configs.branch import derived_seed
 from configs.command_line.command import OWN_CODE, Command, parse, run_seeds
-from configs.command_line.program import OutputError, fail, run_main
+from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import exit_code
 from configs.experiment import Configs, configs_of
 from configs.references import keep, with_originals
@@ -62,9 +62,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
-    # reading a part of `configs` builds it; a large text may take hours
-    len(configs.data.training_ids)
     corpus = configs.data.loaded
+    _ = configs.data.training_ids  # reading a part builds it; of a large text it may take hours
     if command.plan and command.plan["sha256"] != corpus.sha256:
         print("warning: the text has changed since its plan: its losses may differ", flush=True)
     # the corpus that `auto` has chosen; the other processes take the same one
@@ -157,7 +156,7 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
             naming_lost_processes(),
         ):
             trainer.train()
-    except (BrokenPipeError, OutputError):  # of the printed lines: a closed pipe, a full disk
+    except BrokenPipeError:  # of the printed lines
         raise
     except OSError as error:
         return fail(

@@ -71,8 +71,7 @@ class Command:
         return " ".join([self.source.partition(": ")[0], *words])
 
 
-def parse(arguments: Sequence[str]) -> Command:
-    """Parse a command line. Raises InputError; --help prints every key and exits."""
+def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python experiment.py",
         usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] "
@@ -83,25 +82,23 @@ def parse(arguments: Sequence[str]) -> Command:
         allow_abbrev=False,
     )
     base = parser.add_mutually_exclusive_group()
-    base.add_argument(
-        "--preset", metavar="NAME", help=f"start from a recipe: {', '.join(presets())}"
-    )
-    base.add_argument(
-        "--config",
-        metavar="FILE.yaml",
-        help="start from a file of keys, such as a run's config.yaml",
-    )
-    base.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="continue a run: a folder, a uuid, the start of one, or last",
-    )
-    base.add_argument(
-        "--init-from", metavar="RUN", help="start from the config and the best weights of a run"
-    )
+    recipes = f"start from a recipe: {', '.join(presets())}"
+    base.add_argument("--preset", metavar="NAME", help=recipes)
+    file = "start from a file of keys, such as a run's config.yaml"
+    base.add_argument("--config", metavar="FILE.yaml", help=file)
+    resumed = "continue a run: a folder, a uuid, the start of one, or last"
+    base.add_argument("--resume", metavar="RUN", help=resumed)
+    initial = "start from the config and the best weights of a run"
+    base.add_argument("--init-from", metavar="RUN", help=initial)
     seeds = "train N runs, with seed, seed + 1, ..."
     parser.add_argument("--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds)
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """Parse a command line. Raises InputError; --help prints every key and exits."""
+    parser = _parser()
     for word in arguments:
         if not is_text(word):
             raise ConfigError(
@@ -172,11 +169,21 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
     # `last` is another run after the first seed
     if any(word.startswith("--init-from") for word in words):
         words.append(f"--init-from={command.values['initial_weights']}")
-    first, signals, earlier = (
-        command.values["seed"],
-        list[int](),
-        {run.path for run in all_runs(command.logs)},
-    )
+    earlier = {run.path for run in all_runs(command.logs)}
+    first = command.values["seed"]
+    for seed in range(first, first + command.n_seeds):
+        print(f"seed {seed}", flush=True)
+        code = _run_one([sys.executable, program, *words, f"seed={seed}"])
+        if code:
+            return code
+    paths = [str(run.path) for run in all_runs(command.logs) if run.path not in earlier]
+    print(f"the mean over seeds: python evaluate.py {shlex.join(paths)}", flush=True)
+    return 0
+
+
+def _run_one(words: list[str]) -> int:
+    """Run a program, and pass on the signals that stop it; returns its exit code, not 0 after one."""
+    signals = list[int]()
     run: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, _: Any) -> None:
@@ -187,22 +194,14 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
 
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
-        for seed in range(first, first + command.n_seeds):
-            print(f"seed {seed}", flush=True)
-            run = subprocess.Popen([sys.executable, program, *words, f"seed={seed}"])
-            code = run.wait()
-            if code or signals:
-                # below 0: a signal has ended it
-                return 128 - code if code < 0 else code or 128 + signals[0]
+        run = subprocess.Popen(words)
+        code = run.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    paths = [each.path for each in all_runs(command.logs) if each.path not in earlier]
-    print(
-        f"the mean over seeds: python evaluate.py {' '.join(shlex.quote(str(path)) for path in paths)}",
-        flush=True,
-    )
-    return 0
+    if code < 0:  # a signal has ended it
+        return 128 - code
+    return code or (128 + signals[0] if signals else 0)
 
 
 def logs_folder(logs: str) -> Path:

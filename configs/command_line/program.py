@@ -3,11 +3,9 @@ for the dashboard."""
 
 import argparse
 import errno
-import io
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,9 +17,8 @@ from runs.terminal import in_one_line
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
-# closed by `>&-`: labml cannot be imported without it, and the next open file would replace it
-if sys.stdout is None:
-    sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, not to be written
+if sys.stdout is None:  # closed by `>&-`; labml cannot be imported without it
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -34,49 +31,27 @@ class OneLineParser(argparse.ArgumentParser):
         similar = get_close_matches(unknown, self._option_string_actions, n=1)
         raise ConfigError(message + "".join(f": did you mean {option}?" for option in similar))
 
-
-class OutputError(OSError):
-    """The standard output is closed, or its disk is full."""
-
-
-class Output(io.FileIO):
-    """The standard output. It keeps its error, because argparse ignores errors, and later writes
-    may succeed."""
-
-    error: OSError | None = None
-
-    def write(self, content: Any, /) -> int:
-        try:
-            return super().write(content)
-        except OSError as error:
-            reason = f"cannot write the output ({error.strerror}): redirect it to another place"
-            # Most programs do not fail if the reader has gone, as `head` does.
-            self.error = error if isinstance(error, BrokenPipeError) else OutputError(reason)
-            raise self.error from None
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stdout).write(message)  # argparse ignores errors
 
 
 def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     """Run an entry point on the command line's words and exit with the code that it returns."""
-    standard = sys.__stdout__ or sys.stdout
-    output = Output(standard.fileno(), "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(  # stderr escapes what its encoding lacks, stdout would raise
-        io.BufferedWriter(output),
-        standard.encoding,
-        "backslashreplace",
-        line_buffering=output.isatty(),
-    )
+    # as stderr, which escapes what its encoding lacks
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = _code_of(main)
-        with suppress(BrokenPipeError):  # the reader has gone after the end of the program's work
-            sys.stdout.flush()
-        if isinstance(output.error, OutputError):
-            raise output.error
     except OSError as error:  # such as a full disk while a run is created
         hint = ": free some space on this disk" if error.errno == errno.ENOSPC else ""
         code = fail(f"{error}{hint}", code=1)
-    if output.error:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
         # or Python would report it again at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        has_reader = not isinstance(error, BrokenPipeError)  # which `head` is not to the end
+        if has_reader and code == 0:
+            code = fail(f"cannot write the output ({error.strerror}): redirect it", code=1)
     sys.exit(code)
 
 

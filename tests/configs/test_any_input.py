@@ -124,7 +124,7 @@ def one_line_at_most(arguments: list[str]) -> str:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
 def test_any_command_line_is_understood_or_refused_in_one_line(words, odd):
@@ -140,7 +140,7 @@ def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
 
 
 @settings(
-    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(text=DUMPED | SPELLED, encoding=ENCODINGS, junk=st.just(b"") | st.binary(max_size=200))
 @example(text="training.accumulation: 2\n", encoding="utf-8", junk=b"")
@@ -157,7 +157,7 @@ def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(values=st.dictionaries(KEYS, VALUES, max_size=4))
 def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_saved_to(
