@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,7 +33,8 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigError(message + "".join(f": did you mean {option}?" for option in similar))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        (file or sys.stdout).write(message)  # argparse ignores errors
+        with suppress(BrokenPipeError):  # argparse ignores other errors too
+            (file or sys.stdout).write(message)
 
 
 def run_main(main: Callable[[list[str]], int]) -> NoReturn:
