@@ -102,7 +102,8 @@ class Attention(nn.Module):
             )
             query = F.linear(select(x, positions), to_query).view(batch, -1, *heads).transpose(1, 2)
             columns = positions.unsqueeze(1) % seq_len
-            query, positions = rotate(query, cos[columns], sin[columns]), None
+            query = rotate(query, cos[columns], sin[columns])
+            positions = None
         dropout = self.dropout if self.training else 0.0
         mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
         return self.output(select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions))

@@ -59,9 +59,9 @@ class NgramEmbedding(nn.Module):
         random_int64 = partial(
             torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu"
         )
-        is_member = torch.tensor(
-            [[o in ngram for ngram in ngrams] for o in range(-reach, reach + 1)], device="cpu"
-        )
+        is_member = torch.zeros(2 * reach + 1, len(ngrams), dtype=torch.bool, device="cpu")
+        for i, ngram in enumerate(ngrams):
+            is_member[[reach + offset for offset in ngram], i] = True
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
@@ -77,25 +77,19 @@ class NgramEmbedding(nn.Module):
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors
         are zero."""
-        rows, table = (
-            self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)),
-            self.table.weight,
-        )
+        table = self.table.weight
+        rows = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border))
         # an exported program has no sparse gradients and no dropout
         if torch.compiler.is_exporting():
             return F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table).sum(-2).flatten(-2)
         # no gradient for the rows around padding
         rows = rows.flatten(0, 1) if mask is None else rows[mask]
         rows = rows.view(-1, rows.shape[1] // self.n_parts)
-        weights = F.dropout(
-            torch.ones(rows.shape, dtype=table.dtype, device=rows.device),
-            self.dropout,
-            self.training,
-        )
+        ones = torch.ones(rows.shape, dtype=table.dtype, device=rows.device)
+        weights = F.dropout(ones, self.dropout, self.training)
+        is_sparse = self.table.sparse
         sums = (
-            SumOfRows.apply(table, rows, weights)
-            if self.table.sparse
-            else self.table(rows, None, weights)
+            SumOfRows.apply(table, rows, weights) if is_sparse else self.table(rows, None, weights)
         )
         vectors = sums.view(-1, self.n_parts * table.shape[1])
         if mask is None:
@@ -107,7 +101,8 @@ class NgramEmbedding(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:  # type: ignore[override]
         # earlier weights lack it, and have other n-grams
         state_dict.setdefault(f"{prefix}symbols", self.symbols)
-        for name, own in (("factors", self.factors), ("summands", self.summands)):
+        for name in ("factors", "summands"):
+            own = getattr(self, name)
             own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
@@ -142,11 +137,12 @@ class SumOfRows(torch.autograd.Function):
         rows, weights = ctx.saved_tensors
         ordered, order = rows.flatten().int().sort(stable=True)  # sorting int32 takes half the time
         row, count = ordered.unique_consecutive(return_counts=True)
-        begins, weight = count.cumsum(0) - count, weights.flatten()[order]
-        inputs = order // rows.shape[1], gradient.contiguous(), begins
-        sums = F.embedding_bag(*inputs, mode="sum", per_sample_weights=weight)
-        return (
-            torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False),
-            None,
-            None,
+        sums = F.embedding_bag(
+            order // rows.shape[1],
+            gradient.contiguous(),
+            count.cumsum(0) - count,  # where the n-grams of each row begin
+            mode="sum",
+            per_sample_weights=weights.flatten()[order],
         )
+        sparse = torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False)
+        return sparse, None, None

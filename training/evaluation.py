@@ -87,15 +87,18 @@ def evaluate(
 
     `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers.
     """
-    windows, masked = validation.windows, validation.masked
+    windows = validation.windows
+    masked = validation.masked
     outcomes = outcomes_of(model, windows, masked, mask_token)
     losses, correct = per_window(outcomes, masked)
     at_seq_len = losses
     if seq_len < windows.shape[1]:
-        pieces = zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True)
-        cut = [per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces]
-        at_seq_len = torch.stack(cut).sum(0)
-    n, n_masked = validation.n_windows, validation.n_masked
+        at_seq_len = torch.zeros_like(losses)
+        for tokens, hidden in zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True):
+            piece_losses, _ = per_window(outcomes_of(model, tokens, hidden, mask_token), hidden)
+            at_seq_len = at_seq_len + piece_losses
+    n = validation.n_windows
+    n_masked = validation.n_masked
     # [n_windows]; their mean is the loss per masked position, also with [UNK]
     per_token = losses / n_masked
     return Evaluation(
@@ -136,10 +139,11 @@ class Evaluator:
         evaluation = evaluate(
             self.model, self.validation, self.mask_token, facts["seq_len"], self.outcomes_of
         )
-        chars, seconds = (facts[name] - before[name] for name in ("chars", "seconds"))
+        chars = facts["chars"] - before["chars"]
+        seconds = facts["seconds"] - before["seconds"]
         totals = {name: float(total) for name, total in sums.items()}
-        # nan: no step had labels
-        n_labels, n_steps = (totals[name] or math.nan for name in ("n_labels", "n_steps"))
+        n_labels = totals["n_labels"] or math.nan  # nan: no step had labels
+        n_steps = totals["n_steps"] or math.nan
         row = {
             **facts,
             "corpus": self.corpus,

@@ -125,7 +125,10 @@ class Update:
         return outcome.detached()
 
     def summed(self, sums: Sequence[Sums]) -> Sums:
-        return {name: torch.stack([each[name] for each in sums]).sum() for name in sums[0]}
+        totals = {}
+        for name in sums[0]:
+            totals[name] = torch.stack([each[name] for each in sums]).sum()
+        return totals
 
     def clip(self) -> torch.Tensor:
         """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before

@@ -25,23 +25,24 @@ def sampling_order(
 
     `units` and `weights` `[batch, seq_len]` come from a `Segmenter`. The time is infinite for
     characters that must not be selected: their unit has a weight of 0 or less, or they are not
-    `selectable`. `draws` `[batch, seq_len]` are uniform in [0, 1); a unit uses the draw and the
-    weight of its first character.
+    `selectable`. `draws` `[batch, seq_len]` are uniform in [0, 1). A unit uses the draws of its
+    first two characters, and the weight of the first.
     """
     seq_len = units.shape[1]
     first = first_columns(units)
-    times = torch.where(
-        weights > 0, -draws.clamp(min=SMALLEST_DRAW).log() / weights, torch.inf
-    ).gather(1, first)
+
+    # When does each unit finish? The draw of its first character decides.
+    exponentials = -draws.clamp(min=SMALLEST_DRAW).log()
+    times = torch.where(weights > 0, exponentials / weights, torch.inf).gather(1, first)
     if selectable is not None:
         times = times.masked_fill(~selectable, torch.inf)
-    # Each unit begins at a random character. The draw of a unit's second character has no other
-    # use.
-    lengths = (
-        torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
-    )
+
+    # At which of its characters does it begin? The draw of its second character decides.
+    n_characters = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first))
+    lengths = n_characters.gather(1, first)
     begin = (draws.gather(1, (first + 1) % seq_len) * lengths).long()
-    # of a character in its unit
+
+    # Rotate each unit, so that it begins there, and sort the units by their times.
     rank = (torch.arange(seq_len, device=units.device) - first) % seq_len
     columns = (first + (rank + begin) % lengths) % seq_len
     # A stable sort keeps the characters of a unit, which finish together, in their order.

@@ -48,7 +48,8 @@ class PairWindows(Windows):
         speeches for pairs of `longest`."""
         super().__init__(ids, seed=seed)
         self.objective = objective
-        self.cls_token, self.sep_token = vocabulary.id_of(CLS), vocabulary.id_of(SEP)
+        self.cls_token = vocabulary.id_of(CLS)
+        self.sep_token = vocabulary.id_of(SEP)
         if objective == "sop":
             return  # it needs no borders
         # on the host, to count without a synchronization
@@ -112,9 +113,9 @@ class PairWindows(Windows):
         """The first and one past the last border that have enough text on both sides for pairs of
         `seq_len`."""
         n_first, n_second = _lengths(seq_len)
-        return bisect_left(self.borders, n_first), bisect_left(
-            self.borders, len(self.ids) - n_second + 1
-        )
+        first = bisect_left(self.borders, n_first)
+        last = bisect_left(self.borders, len(self.ids) - n_second + 1)
+        return first, last
 
     def _range(self, begin: int, end: int) -> torch.Tensor:
         return torch.arange(begin, end, device=self.ids.device)
@@ -135,9 +136,8 @@ def speech_borders(ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabul
     text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
     borders = [match.end() for match in re.finditer(r"\n\s*\n", text)]
     if offsets is not None:
-        borders = (
-            torch.searchsorted(offsets, torch.tensor(borders, dtype=torch.int64)).unique().tolist()
-        )
+        characters = torch.tensor(borders, dtype=torch.int64)
+        borders = torch.searchsorted(offsets, characters).unique().tolist()
     return [border for border in borders if border < len(ids)]
 
 

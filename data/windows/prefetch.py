@@ -41,7 +41,8 @@ class Prefetched:
         batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
         self.waited += idle_time() - began
         if self._pool:
-            self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
+            self._state = self.windows.state_dict()
+            self._shape = (batch_size, seq_len)
             self._next = self._pool.submit(self._draw, batch_size, seq_len)
         return tree_map_only(
             torch.Tensor, lambda part: part.to(self.device, non_blocking=True), batch

@@ -20,12 +20,14 @@ class ShuffledWindows(Windows):
 
     def starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
         if self._cell_len != seq_len:  # a new stage begins its own epoch
-            self._cells, self._cell_len = self._cells[:0], seq_len
+            self._cells = self._cells[:0]
+            self._cell_len = seq_len
         while len(self._cells) < batch_size:
             n_cells = (len(self.ids) - 1) // seq_len
             epoch = torch.randperm(n_cells, generator=self.generator, device=self.ids.device)
             self._cells = torch.cat([self._cells, epoch])
-        cells, self._cells = self._cells[:batch_size], self._cells[batch_size:]
+        cells = self._cells[:batch_size]
+        self._cells = self._cells[batch_size:]
         starts = cells * seq_len + self._integers(seq_len, batch_size)
         return starts.clamp(max=len(self.ids) - seq_len)
 
@@ -34,4 +36,5 @@ class ShuffledWindows(Windows):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._cells, self._cell_len = state["cells"].to(self.ids.device), state["cell_len"]
+        self._cells = state["cells"].to(self.ids.device)
+        self._cell_len = state["cell_len"]
