@@ -34,9 +34,14 @@ MINUTES = {
     "agreement": 2,
     "resume": 3,
     "ceilings": 1,
+    "throughput": 10,
+    "search": 5,
+    "finalists": 8,
+    "long": 12,
+    "peers": 10,
 }
-MINUTES |= {"throughput": 10, "search": 5, "finalists": 8, "long": 12, "peers": 10}
-IN_ALL, DRY_MINUTES = 40.0, 5.0
+IN_ALL = 40.0
+DRY_MINUTES = 5.0
 RESULTS_PAGE = ROOT / "docs" / "results.md"
 
 
@@ -52,23 +57,24 @@ def main(options: Namespace, path: Path) -> int:
     # results of code that may have changed do not count
     if options.dry_run or facts["commit"].endswith("+"):
         shutil.rmtree(folder, ignore_errors=True)
-    path, minutes = (folder / "report", DRY_MINUTES) if options.dry_run else (path, options.minutes)
+    minutes = options.minutes
+    if options.dry_run:
+        path = folder / "report"
+        minutes = DRY_MINUTES
     end = time.monotonic() + 60 * minutes
     for name in [options.only] if options.only else MINUTES:
         file = folder / f"{name}.json"
         if not options.only and file.exists() and json.loads(file.read_text())["passed"]:
             print(f"{name}: finished before", flush=True)
             continue
-        limit = min(
-            end - time.monotonic(),
-            60 * minutes * (1 if options.dry_run else MINUTES[name] / IN_ALL),
-        )
+        share = 1 if options.dry_run else MINUTES[name] / IN_ALL
+        limit = min(end - time.monotonic(), 60 * minutes * share)
         write_json(file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1)
         report(path, folder)  # even if the next step brings the machine down
-    found = report(path, folder)
+    results = report(path, folder)
     if not options.dry_run:
         add_section(path)
-    return int(any(not result["passed"] for result in found.values()))
+    return int(any(not result["passed"] for result in results.values()))
 
 
 def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> dict[str, Any]:
@@ -77,49 +83,54 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
     if limit < 1:
         return {"passed": False, "rows": [[name, "not run: no time left"]], "seconds": 0.0}
     print(f"{name}: at most {limit:.0f} s", flush=True)
-    began, output = time.monotonic(), folder / f"{name}.rows.json"
-    output.unlink(missing_ok=True)
-    words = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu_steps",
-        name,
-        str(output),
-        f"{scale:g}",
-        *["--dry-run"] * is_dry,
-    ]
+    began = time.monotonic()
+    file = folder / f"{name}.rows.json"
+    write_json(file, {"passed": False, "rows": []})
+    command = [sys.executable, "-m", "benchmarks.gpu_steps", name, str(file), f"{scale:g}"]
+    if is_dry:
+        command.append("--dry-run")
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(words, cwd=ROOT, start_new_session=True, **options)
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **options)
+    reason = ""
     try:
         text, _ = process.communicate(timeout=limit)
-        reason = (
-            ""
-            if process.returncode == 0
-            else [f"exit code {process.returncode}", *text.splitlines()][-1]
-        )
+        if process.returncode:
+            reason = [f"exit code {process.returncode}", *text.splitlines()][-1]
     except BaseException as error:  # with the programs that it has started
         os.killpg(process.pid, signal.SIGKILL)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        text, reason = process.communicate()[0], f"stopped after {limit:.0f} s"
-    found = json.loads(output.read_text() if output.exists() else '{"passed": false, "rows": []}')
-    rows = found["rows"] + ([["failed", reason]] if reason else [])
+        text, _ = process.communicate()
+        reason = f"stopped after {limit:.0f} s"
+    result = json.loads(file.read_text())
+    rows = result["rows"]
+    if reason:
+        rows.append(["failed", reason])
     for what, value in rows:
         print(f"  {what}: {value}", flush=True)
-    facts = {"seconds": round(time.monotonic() - began, 1), "output": text[-4_000:]}
-    return {"passed": found["passed"] and not reason, "rows": rows, **facts}
+    return {
+        "passed": result["passed"] and not reason,
+        "rows": rows,
+        "seconds": round(time.monotonic() - began, 1),
+        "output": text[-4_000:],
+    }
 
 
 def report(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
     """Write the table of all results so far; returns them, in the order of the steps."""
-    files, table = {name: folder / f"{name}.json" for name in MINUTES}, []
-    found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-    for name, each in found.items():
-        result = "passed" if each["passed"] else "failed"
-        table.append({"step": name, "result": result, "seconds": f"{each['seconds']:.0f}"})
-        table += [{"step": f"{name}: {what}", "result": str(value)} for what, value in each["rows"]]
-    save_results(path, table, steps=found)
-    return found
+    table = []
+    results = {}
+    for name in MINUTES:
+        file = folder / f"{name}.json"
+        if not file.exists():
+            continue
+        result = results[name] = json.loads(file.read_text())
+        outcome = "passed" if result["passed"] else "failed"
+        table.append({"step": name, "result": outcome, "seconds": f"{result['seconds']:.0f}"})
+        for what, value in result["rows"]:
+            table.append({"step": f"{name}: {what}", "result": str(value)})
+    save_results(path, table, steps=results)
+    return results
 
 
 def add_section(path: Path) -> None:

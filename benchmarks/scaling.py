@@ -34,14 +34,16 @@ from runs.files import write_json
 
 LENGTH = 20_000_000  # characters of each part of the play, and at least of the natural text
 # of the play, the built-in one has 1; and added to those of the runs
-SEEDS, OTHER_SEEDS = (2, 0), (3, 10_000)
+SEEDS = (2, 0)
+OTHER_SEEDS = (3, 10_000)
 # Sizes, and millions of characters of runs whose compute falls from 5e10 weights times characters.
 LADDER = {
     (32, 1): (4, 1.6, 0.64, 0.26, 0.1),
     (48, 1): (1.8, 0.7, 0.28, 0.1),
     (64, 1): (1, 0.4, 0.16),
+    (128, 1): (0.26, 0.1),
+    (128, 2): (0.14,),
 }
-LADDER |= {(128, 1): (0.26, 0.1), (128, 2): (0.14,)}
 UNSEEN = {(64, 1): (10,), (128, 1): (2.6,), (128, 2): (1.4,)}  # ten times the compute
 MORE = {(48, 1): (18,)}  # on the natural text, besides those of UNSEEN
 
@@ -59,22 +61,26 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
     """Predict runs on the play with its known floor, and with an unknown one, as for any other
     text."""
     corpus = replace(built_in, training=play(LENGTH, SEEDS[0]))
-    ladder, unseen = (trials(corpus, sizes, "scaling", SEEDS[1]) for sizes in (LADDER, UNSEEN))
-    runs, tests = map(runs_of, (ladder, unseen))
-    laws = {"with the known floor": fit(runs, floor=floor), "with an unknown floor": fit(runs)}
-    table = [
-        {"": described(run), "measured": f"{run.loss:.4f}"}
-        | {name: law.predict(*run[:2]).words(4) for name, law in laws.items()}
-        for run in tests
-    ]
-    for i, name in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
-        table.append(
-            {"": name} | {key: Interval.of(law.draws[i]).words(2) for key, law in laws.items()}
-        )
-    floors = Interval.of(laws["with an unknown floor"].floors).words(4)
+    ladder = trials(corpus, LADDER, "scaling", SEEDS[1])
+    unseen = trials(corpus, UNSEEN, "scaling", SEEDS[1])
+    runs = runs_of(ladder)
+    tests = runs_of(unseen)
+    known = fit(runs, floor=floor)
+    unknown = fit(runs)
+    laws = {"with the known floor": known, "with an unknown floor": unknown}
+    table = []
+    for run in tests:
+        row = {"": described(run), "measured": f"{run.loss:.4f}"}
+        for name, law in laws.items():
+            row[name] = law.predict(run.n_weights, run.n_chars).words(4)
+        table.append(row)
+    for i, exponent in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
+        intervals = {name: Interval.of(law.draws[i]).words(2) for name, law in laws.items()}
+        table.append({"": exponent, **intervals})
+    floors = Interval.of(unknown.floors).words(4)
     table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})
     save_results(path, table, trials=ladder + unseen)
-    save_figure(path.with_suffix(".png"), figure(laws["with the known floor"], floor, runs, tests))
+    save_figure(path.with_suffix(".png"), figure(known, floor, runs, tests))
 
 
 def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
@@ -84,28 +90,32 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         raise ConfigError(
             f"{text} has {n_chars(natural):,} characters for training: {LENGTH:,} are needed"
         )
-    corpora = {"the play": replace(built_in, training=play(LENGTH, OTHER_SEEDS[0]))}
-    corpora |= {"tiny Shakespeare": load_corpus(TINY_SHAKESPEARE), "natural text": natural}
-    table, rows = list[dict[str, str]](), list[dict[str, Any]]()
+    corpora = {
+        "the play": replace(built_in, training=play(LENGTH, OTHER_SEEDS[0])),
+        "tiny Shakespeare": load_corpus(TINY_SHAKESPEARE),
+        "natural text": natural,
+    }
+    table: list[dict[str, str]] = []
+    rows: list[dict[str, Any]] = []
     for name, corpus in corpora.items():
-        folder, unseen = f"predictions/{name}", UNSEEN | (MORE if corpus is natural else {})
-        ladder, tests = (
-            trials(corpus, sizes, folder, OTHER_SEEDS[1]) for sizes in (LADDER, unseen)
-        )
-        law = fit(
-            runs_of(ladder), n_text=n_chars(corpus), floor=floor if name == "the play" else None
-        )
+        folder = f"predictions/{name}"
+        unseen = UNSEEN | MORE if corpus is natural else UNSEEN
+        ladder = trials(corpus, LADDER, folder, OTHER_SEEDS[1])
+        tests = trials(corpus, unseen, folder, OTHER_SEEDS[1])
+        known_floor = floor if name == "the play" else None
+        law = fit(runs_of(ladder), n_text=n_chars(corpus), floor=known_floor)
         for run in runs_of(tests):
-            found = law.predict(*run[:2])
+            predicted = law.predict(run.n_weights, run.n_chars)
+            difference = predicted.loss - run.loss
             row = {
                 "": f"{name}: {described(run)}",
                 "measured": f"{run.loss:.4f}",
-                "predicted (80%)": found.words(4),
+                "predicted (80%)": predicted.words(4),
+                "difference": f"{difference:+.4f}",
+                "inside": "yes" if predicted.low <= run.loss <= predicted.high else "no",
             }
-            row |= {"difference": f"{found.loss - run.loss:+.4f}"}
-            row |= {"inside": "yes" if found.low <= run.loss <= found.high else "no"}
-            if law.known_floor is not None:
-                row |= {"of the excess": f"{(found.loss - run.loss) / (run.loss - floor):+.0%}"}
+            if known_floor is not None:
+                row["of the excess"] = f"{difference / (run.loss - floor):+.0%}"
             table.append(row)
         rows += [each | {"text": name} for each in (*ladder, *tests)]
     save_results(path, table, trials=rows)
@@ -128,26 +138,22 @@ def trials(
 
     The seed of a run is `seed` + d_model + n_layers + thousands of characters.
     """
-    found, values = [], resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": corpus.name})
-    for (d_model, n_layers), millions in ((size, each) for size in sizes for each in sizes[size]):
-        kept = RUNS / name / f"{n_layers}-{d_model}-{millions:g}.json"
-        if not kept.exists():
-            n = (
-                round(millions * 1e6 / values["training.chars_per_step"])
-                * values["training.chars_per_step"]
-            )
-            own = {
-                "seed": seed + d_model + n_layers + round(1_000 * millions),
-                "training.evaluations": 1,
-            }
-            run, _ = train(values, corpus, keys := shape_keys(d_model, n_layers) | own, n)
-            write_json(kept, run._asdict() | {"keys": keys, "commit": commit()})
-            print(
-                f"{name}: {n_layers} x {d_model}, {millions:g} M characters: {run.loss:.4f}",
-                flush=True,
-            )
-        found.append(json.loads(kept.read_text()))
-    return found
+    values = resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": corpus.name})
+    chars_per_step = values["training.chars_per_step"]
+    finished = []
+    for (d_model, n_layers), budgets in sizes.items():
+        for millions in budgets:
+            file = RUNS / name / f"{n_layers}-{d_model}-{millions:g}.json"
+            if not file.exists():
+                n = round(millions * 1e6 / chars_per_step) * chars_per_step
+                keys = shape_keys(d_model, n_layers) | {"training.evaluations": 1}
+                keys["seed"] = seed + d_model + n_layers + round(1_000 * millions)
+                run, _ = train(values, corpus, keys, n)
+                write_json(file, run._asdict() | {"keys": keys, "commit": commit()})
+                size = f"{n_layers} x {d_model}, {millions:g} M characters"
+                print(f"{name}: {size}: {run.loss:.4f}", flush=True)
+            finished.append(json.loads(file.read_text()))
+    return finished
 
 
 def runs_of(trials: Sequence[Mapping[str, Any]]) -> list[Run]:
@@ -158,20 +164,18 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
     """The excess by characters: a line of the law per size, the runs of the ladder, and the unseen
     ones."""
     drawn = Figure(figsize=(7, 4.5), layout="constrained")
-    axes, chars = drawn.subplots(), np.geomspace(8e4, 1.5e7, 40)
+    axes = drawn.subplots()
+    chars = np.geomspace(8e4, 1.5e7, 40)
     for i, size in enumerate(sorted({run.n_weights for run in runs})):
-        low, middle, high = (np.array([law.predict(size, n) for n in chars]) - floor).T
-        axes.fill_between(chars, low, high, color=f"C{i}", alpha=0.15, linewidth=0)
-        axes.plot(chars, middle, color=f"C{i}", label=f"{size:,} weights")
+        color = f"C{i}"
+        low, middle, high = np.transpose([law.predict(size, n) for n in chars]) - floor
+        axes.fill_between(chars, low, high, color=color, alpha=0.15, linewidth=0)
+        axes.plot(chars, middle, color=color, label=f"{size:,} weights")
         for run in (*runs, *tests):
             if run.n_weights == size:
-                axes.plot(
-                    run.n_chars,
-                    run.loss - floor,
-                    "*" if run in tests else ".",
-                    color=f"C{i}",
-                    markersize=11,
-                )
+                marker = "*" if run in tests else "."
+                excess = run.loss - floor
+                axes.plot(run.n_chars, excess, marker, color=color, markersize=11)
     axes.set(
         xscale="log", yscale="log", xlabel="characters", ylabel="excess (nats above the floor)"
     )

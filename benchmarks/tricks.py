@@ -50,30 +50,32 @@ def steps_in_the_same_time(time: float, steps: int) -> int:
 
 
 def main(options: Namespace, path: Path) -> None:
-    tricks, seconds_per_run = chosen(options.names), 20 + 0.1 * options.steps
+    tricks = chosen(options.names)
+    seconds_per_run = 20 + 0.1 * options.steps
     common = COMMON | {"training.max_seconds": None, "training.max_steps": options.steps}
     variants = {BASE: {}} | {name: row["keys"] for name, row in tricks.items()}
     trials = trials_of(variants, common, options.seeds)
     rows = run_trials(path, trials, last_losses, seconds_per_run)
     results = by_variant(rows)
-    times = {
-        name: [run["seconds"] / results[BASE][seed]["seconds"] for seed, run in runs.items()]
-        for name, runs in results.items()
-    }
-    steps = {
-        name: steps_in_the_same_time(median(ratios), options.steps)
-        for name, ratios in times.items()
-    }
-    again = [
-        trial | {"keys": trial["keys"] | {"training.max_steps": steps[trial["variant"]]}}
-        for trial in trials
-        if steps[trial["variant"]] != options.steps
-    ]
-    same_time = results | by_variant(
-        run_trials(path, again, last_losses, seconds_per_run) if again else []
-    )
+
+    times = {}
+    steps = {}
+    for name, runs in results.items():
+        times[name] = [
+            run["seconds"] / results[BASE][seed]["seconds"] for seed, run in runs.items()
+        ]
+        steps[name] = steps_in_the_same_time(median(times[name]), options.steps)
+    again = []
+    for trial in trials:
+        n = steps[trial["variant"]]
+        if n != options.steps:
+            again.append(trial | {"keys": trial["keys"] | {"training.max_steps": n}})
+    same_time = dict(results)
+    if again:
+        same_time |= by_variant(run_trials(path, again, last_losses, seconds_per_run))
     for row in rows:
         row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]]["loss.valid"]
+
     columns = {
         "step time": {
             name: f"{median(x):.2f} ({min(x):.2f} to {max(x):.2f})" for name, x in times.items()

@@ -29,21 +29,18 @@ def compare(
     of the candidate `base` in the same round: the ratio is the median over rounds, with its
     quartiles. `facts` are written too.
     """
-    table, turns = [], {}
+    table = []
+    turns = {}
     for group, candidates in groups.items():
-        turns[group] = take_turns(candidates, rounds, warmup)
-        for name, found in turns[group].items():
+        results = turns[group] = take_turns(candidates, rounds, warmup)
+        for name, measured in results.items():
             row = {"": f"{group}: {name}"}
-            row |= {
-                measure: in_words(np.median([each[measure] for each in found]))
-                for measure in found[0]
-            }
+            for measure in measured[0]:
+                row[measure] = in_words(np.median([each[measure] for each in measured]))
             if base:
-                speed = next(iter(found[0]))
-                ratios = [
-                    own[speed] / other[speed]
-                    for own, other in zip(found, turns[group][base], strict=True)
-                ]
+                speed = next(iter(measured[0]))
+                pairs = zip(measured, results[base], strict=True)
+                ratios = [own[speed] / other[speed] for own, other in pairs]
                 low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
                 words = "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
                 row[f"ratio to {base} (quartiles)"] = words
@@ -73,4 +70,4 @@ def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str
         if i == 0 and warmup + rounds > 1:
             seconds = (time.perf_counter() - began) * (warmup + rounds - 1)
             print(f"{in_minutes(seconds)} to go", flush=True)
-    return {name: found[warmup:] for name, found in results.items()}
+    return {name: measured[warmup:] for name, measured in results.items()}

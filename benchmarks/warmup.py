@@ -32,30 +32,29 @@ def main(options: Namespace, path: Path) -> None:
 def trials(seconds: float, seeds: int) -> list[Trial]:
     """All variants of each preset, seed by seed."""
     common = COMMON | {"training.max_seconds": seconds}
-    found = [
-        trial
-        for preset in WITH_WARMUP
-        for trial in trials_of(variants(preset), common, seeds, preset)
-    ]
-    return sorted(found, key=lambda trial: trial["seed"])
+    both = []
+    for preset in WITH_WARMUP:
+        both += trials_of(variants(preset), common, seeds, preset)
+    return sorted(both, key=lambda trial: trial["seed"])
 
 
 def variants(preset: str) -> dict[str, dict[str, Any]]:
     """The preset's own stages, its last length throughout, and its first."""
     stages = read_config(PRESETS / f"{preset}.yaml")["training.stages"]
-    lengths = [stages[-1]["seq_len"], stages[0]["seq_len"]]
-    single = {f"{preset}, {n} only": [{**row, "seq_len": n} for row in stages] for n in lengths}
-    return {
-        name: {"training.stages": rows}
-        for name, rows in ({f"{preset}, warmup": stages} | single).items()
-    }
+    by_name = {f"{preset}, warmup": {"training.stages": stages}}
+    for n in (stages[-1]["seq_len"], stages[0]["seq_len"]):
+        rows = [{**row, "seq_len": n} for row in stages]
+        by_name[f"{preset}, {n} only"] = {"training.stages": rows}
+    return by_name
 
 
 def bases() -> dict[str, str]:
     """Each length is compared with the warmup of the same preset."""
-    return {
-        name: f"{preset}, warmup" for preset in WITH_WARMUP for name in list(variants(preset))[1:]
-    }
+    base_of = {}
+    for preset in WITH_WARMUP:
+        warmup, *lengths = variants(preset)
+        base_of |= dict.fromkeys(lengths, warmup)
+    return base_of
 
 
 if __name__ == "__main__":
