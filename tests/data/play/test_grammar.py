@@ -90,46 +90,49 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text):
     for sentence in re.findall(r"(?:^|[.!?\n] ?)([TMNS][ae] [^,.!?]+)[,.]", text):
         article, *rest = sentence.split(" ")
         verb = next(word for word in rest if word[:-1] in verbs and word[-1] in "iu")
-        singular = article.lower() in words.SINGULAR_ARTICLES
-        assert singular != (article.lower() in words.PLURAL_ARTICLES)
-        assert verb.endswith(words.SINGULAR_VERB if singular else words.PLURAL_VERB), sentence
+        is_plural = article.lower() in words.PLURAL_ARTICLES
+        assert is_plural != (article.lower() in words.SINGULAR_ARTICLES)
+        assert is_plural == verb.endswith(words.PLURAL_VERB), sentence
         checked += 1
 
     assert checked > 1_000
 
 
+MARKS = {".": "statement", "?": "question", "!": "exclamation"}
+
+
 def test_states_know_the_distinctions_of_the_grammar():
     """The whole of a text decides them; the kinds of its words follow from the lists of words."""
-    floor, text = tasks.floor(), play(500, seed=0)
+    floor = tasks.floor()
+    text = play(500, seed=0)
     ids = Vocabulary(grammar().alphabet).encode(text)[None]
+    everywhere = torch.ones_like(ids, dtype=torch.bool)
+    most_probable = {}
+    for distinction in ("word", "topic", "speaker", "number", "sentence"):
+        values = floor.values(distinction)
+        beliefs = floor.beliefs(ids, everywhere, distinction)
+        most_probable[distinction] = [values[i] for i in beliefs.argmax(1)]
+    word, topic, speaker, number, sentence = most_probable.values()
 
-    def most_probable(distinction: str) -> list[str]:
-        beliefs = floor.beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
-        return [floor.values(distinction)[i] for i in beliefs.argmax(1)]
-
-    word = most_probable("word")
-    topic = most_probable("topic")
-    speaker = most_probable("speaker")
-    number = most_probable("number")
-    sentence = most_probable("sentence")
     nouns = {noun for topic in words.topics() for noun in topic.nouns}
     places = []
     for match in re.finditer(r"[A-Za-z]+|[^A-Za-z]", text[: text.rindex("\n\n")]):
-        at = match.start()
+        i = match.start()
         written = match[0]
-        places.append(word[at])
-        if word[at] == "noun":
+        places.append(word[i])
+        is_plural = number[i] == "plural"
+        if word[i] == "noun":
             assert written.removesuffix(words.PLURAL_NOUN) in nouns
-            assert number[at] == ("plural" if written.endswith(words.PLURAL_NOUN) else "singular")
-            assert written[1] == topic[at]
-        if word[at] == "verb":
+            assert is_plural == written.endswith(words.PLURAL_NOUN)
+            assert written[1] == topic[i]
+        if word[i] == "verb":
             assert word[match.end() - 1] == "verb ending"
-            assert number[at] == ("plural" if written.endswith(words.PLURAL_VERB) else "singular")
-        if word[at] == "heading":
-            assert written == speaker[at]
-        if written in ".?!":
-            assert sentence[at] == {".": "statement", "?": "question", "!": "exclamation"}[written]
-        assert (word[at] == "space or punctuation") == (not written.isalpha())
+            assert is_plural == written.endswith(words.PLURAL_VERB)
+        if word[i] == "heading":
+            assert written == speaker[i]
+        if written in MARKS:
+            assert sentence[i] == MARKS[written]
+        assert (word[i] == "space or punctuation") == (not written.isalpha())
 
     assert len(set(places)) == 13  # all kinds of words; endings are the other two
 
