@@ -68,6 +68,7 @@ def trainer(user, events) -> SimpleNamespace:
     user.changed = lambda trainer, event: events.append(event)
     return SimpleNamespace(
         step=7,
+        callbacks=[user],
         position=lambda: {"step": 7, "seconds": 1.0},
         report=user.lines.append,
     )
