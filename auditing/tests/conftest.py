@@ -5,7 +5,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,17 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests run in parallel, one per core."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
+
+
+def mostly_slow(cases: Mapping[str, Any], fast: Collection[str]) -> list[Any]:
+    """Parameters of a test by name. `make soak` runs those that are not named in `fast`."""
+    assert set(fast) <= set(cases)
+    parameters = []
+    for name, case in cases.items():
+        values = case if isinstance(case, tuple) else (case,)
+        marks = () if name in fast else pytest.mark.slow
+        parameters.append(pytest.param(*values, id=name, marks=marks))
+    return parameters
 
 
 def until(condition: Callable[[], object], seconds: float) -> None:

@@ -11,6 +11,7 @@ from auditing.masks.pairs import EFFECTS, PERIODS
 from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import TESTS_PER_AUDIT, by_class, of_units
+from auditing.tests.conftest import mostly_slow
 from auditing.tests.museum.dependences import BATCH_BUGS, BUGS
 from auditing.tests.museum.exhibit import (
     CLS,
@@ -34,7 +35,12 @@ NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors", "selected-by-c
 NEED_ALL_WINDOWS |= {"replacement-by-other-replacements", "position-dependent"}
 
 
-@pytest.mark.parametrize(("mask", "bug"), BUGS.values(), ids=BUGS)
+# One example of each circumstance that the museum's fast tests do not have.
+FAST = {"kind by neighbor", "rate by parity", "rate by row", "function of the id", "row repeated"}
+FAST_BATCHES = {"attention-at-padding", "masks-in-inputs"}
+
+
+@pytest.mark.parametrize(("mask", "bug"), mostly_slow(BUGS, FAST))
 def test_a_dependence_is_found(request, mask, bug):
     if bug not in NEED_ALL_WINDOWS:
         request.getfixturevalue("few_windows")
@@ -52,7 +58,10 @@ def test_a_dependence_is_found(request, mask, bug):
 
 
 @pytest.mark.usefixtures("few_windows")
-@pytest.mark.parametrize(("bug", "target"), BATCH_BUGS.items())
+@pytest.mark.parametrize(
+    ("bug", "target"),
+    mostly_slow({bug: (bug, target) for bug, target in BATCH_BUGS.items()}, FAST_BATCHES),
+)
 def test_what_else_a_call_returns_is_checked(bug, target):
     findings = audit_masks(target, workers=0).findings
     assert {finding.bug for finding in findings if finding.verdict == Verdict.BROKEN} == {bug}
@@ -68,7 +77,7 @@ def static_spans(x):
     return result(x, (begun > before) & ordinary(x))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_passes_that_repeat_each_other_are_not_independent(seed):
     findings = audit_masks(TensorMasker(static_spans), seed=seed).findings
     assert {finding.bug for finding in findings if finding.verdict != Verdict.OK} == {
@@ -184,6 +193,7 @@ def test_the_battery_finds_a_dependence(pair):
     ]  # blocks are runs too
 
 
+@pytest.mark.slow
 def test_p_values_are_those_of_chance():
     """Of independent draws, 5% of the tests have a p-value below 5%, or fewer, as several classes
     share a test."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from auditing.pipelines.play import Automaton
+from auditing.tests.conftest import mostly_slow
 from auditing.tests.museum.correct import Correct
 from auditing.tests.museum.exhibit import MASK, N_ORDINARY, RATE, Pair, TensorMasker
 
@@ -76,7 +77,9 @@ MASKERS = [
 
 
 @pytest.mark.usefixtures("few_windows")
-@pytest.mark.parametrize("masker", MASKERS, ids=lambda masker: masker.name)
+@pytest.mark.parametrize(
+    "masker", mostly_slow({each.name: each for each in MASKERS}, {"Folio's MLM", "whole_word"})
+)
 def test_maskers_raise_no_alarm(masker: Correct) -> None:
     report = masker.audit(seed=0, workers=0)
     assert [finding.line() for finding in masker.alarms(report)] == []

@@ -30,8 +30,9 @@ from auditing.tests.museum.exhibit import (
     seeded,
 )
 
-pytestmark = pytest.mark.usefixtures("few_windows")
 OWN = torch.Generator().manual_seed(0)
+
+pytestmark = pytest.mark.usefixtures("few_windows")
 
 
 def bugs(report: Report) -> set[tuple[str | None, str]]:
@@ -108,6 +109,7 @@ def test_a_rate_of_0_is_stated_too():
     assert (rate.expected, rate.bug, rate.verdict) == ("0%", "too-many-selected", "broken")
 
 
+@pytest.mark.slow
 def test_spans_that_overlap_are_no_bug():
     rate = named(audit_masks(spans(rate=0.15), rate=0.45, workers=0), "selected share")
     assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.85**3), abs=0.5)
@@ -177,13 +179,25 @@ class ByteLabels(TensorMasker):
             ("empty-windows", "broken"),
             0,
         ),
-        (TensorMasker(lambda x: result(x, drawn(x), mask=SEP)), ("mask-is-another", "broken"), 0),
-        (TensorMasker(grid), ("regular-pattern", "broken"), 0),
-        (TensorMasker(capped), ("left-truncated", "broken"), 0),
+        pytest.param(
+            TensorMasker(lambda x: result(x, drawn(x), mask=SEP)),
+            ("mask-is-another", "broken"),
+            0,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(TensorMasker(grid), ("regular-pattern", "broken"), 0, marks=pytest.mark.slow),
+        pytest.param(TensorMasker(capped), ("left-truncated", "broken"), 0, marks=pytest.mark.slow),
         (ByteLabels(None), ("dtype-overflow", "broken"), 0),
         (TensorMasker(squeezed), ("one-window", "broken"), 0),
-        (TensorMasker(leaving_out), ("tokens-left-out", "broken"), 0),
-        (TensorMasker(of_padded_width), ("selected-by-length", "differs"), 0),
+        pytest.param(
+            TensorMasker(leaving_out), ("tokens-left-out", "broken"), 0, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            TensorMasker(of_padded_width),
+            ("selected-by-length", "differs"),
+            0,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_bug_is_named(masker, bug, workers):
@@ -236,6 +250,7 @@ def test_special_ids_that_are_not_stated_are_no_bug():
     assert bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4), workers=0)) == set()
 
 
+@pytest.mark.slow
 def test_ids_that_occur_rarely_raise_no_alarm():
     """In a large vocabulary, an id has few occurrences, whose own share makes them differ."""
     assert_masks(of_ids(0, 5_000, 5_000), n_tokens=5_001, mask=5_000, workers=0)
@@ -273,6 +288,7 @@ def test_rows_of_an_earlier_call_are_found():
     )
 
 
+@pytest.mark.slow
 def test_special_tokens_in_the_place_of_padding_raise_no_alarm():
     ids = {"n_tokens": N_TOKENS, "mask": MASK, "padding": PAD, "special": (CLS, SEP)}
     for seed in (0, 1):
@@ -280,6 +296,7 @@ def test_special_tokens_in_the_place_of_padding_raise_no_alarm():
         assert {verdict for _, verdict in bugs(report)} <= {"differs"}
 
 
+@pytest.mark.slow
 def test_correct_rounding_of_either_length_is_right():
     """round(0.15 * 126) is also int(0.15 * 128), the length with special tokens."""
 
@@ -303,6 +320,7 @@ def test_a_stated_recipe_must_be_met():
     assert ("never-random", "broken") in bugs(audit_masks(never_random, recipe="BERT", workers=0))
 
 
+@pytest.mark.slow
 def test_roberta_means_new_masks():
     static = TensorMasker(lambda x: seeded(x, int(x.sum())))  # the same masks in every epoch
     assert_masks(static, recipe="BERT")
