@@ -267,6 +267,18 @@ def test_keys_that_do_not_fit_the_model_are_refused_before_training(corpus_file,
         _ = configs_of(values | keys).network
 
 
+def test_a_run_is_resumed_with_the_same_text_elsewhere(tmp_path, corpus_file, refusal):
+    keys = {"data.corpus": corpus_file, "training.max_steps": 1, "training.evaluations": 1}
+    assert main(["--config", config_file(tmp_path, keys)]) == 0
+    run = only_run(tmp_path / "logs")
+    moved = corpus_file.rename(tmp_path / "moved.txt")
+    words = ["--resume", str(run.path), "training.max_steps=2", f"data.corpus={moved}"]
+    assert main(words) == 0
+    assert run.config()["data.corpus"] == str(moved)
+    moved.write_text(moved.read_text() + "another text")
+    assert "has changed" in refusal(main, *words[:2], "training.max_steps=3")
+
+
 def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_file, tmp_path):
     (tmp_path / "logs").write_text("in the way")
     assert "set logs to a folder" in refused(f"data.corpus={corpus_file}")

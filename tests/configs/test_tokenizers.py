@@ -127,6 +127,9 @@ def test_a_resumed_run_cannot_have_other_tokens(words, tmp_path, refusal, empty_
             main, *resumed, f"data.tokens={other}"
         )
     assert list(empty_cache.glob("tokenizers/*")) == before
+    if tokens == "characters":  # whose weights are for characters too
+        line = refusal(main, "--init-from", resumed[1], "data.tokens=bytes")
+        assert "data.tokens=bytes differs" in line
 
 
 def test_a_run_that_has_the_tokens_of_another_one_is_resumed_after_a_move(words, tmp_path):
