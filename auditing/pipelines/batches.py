@@ -30,15 +30,17 @@ ALLOWED = "special-as-replacement"  # a share that is due to the audit's own sma
 def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     """The table of batches of a text `[n]`, whose place in it is the source of each position.
     Raises TargetError if they show no such text."""
-    whole, row = Text(text[None], np.ones((1, len(text)), dtype=bool)), np.zeros(1, dtype=int)
+    whole = Text(text[None], np.ones((1, len(text)), dtype=bool))
+    row = np.zeros(1, dtype=int)
     calls = [aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM) for batch in batches]
     table = stacked(calls, tokens.ids)
     visible = (table.inputs >= 0) & (table.inputs < tokens.n_ordinary) & table.is_output
     agrees = (table.source >= 0) & ~table.changed
     if not agrees[visible].sum() > FOUND * visible.sum():
+        shape = list(batches[0].inputs.shape)
         raise TargetError(
-            f"the inputs {list(batches[0].inputs.shape)} do not show the text that make_batches was given: they must be"
-            f" windows [batch, seq_len] of its ids, in its order"
+            f"the inputs {shape} do not show the text that make_batches was given:"
+            " they must be windows [batch, seq_len] of its ids, in its order"
         )
     return replace(table.read(), mask=tokens.mask)
 
@@ -46,15 +48,18 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
 def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     """A batch as the answer of a masker. If all positions have a label, a bool tensor may mark
     those that count: the one with the fewest marks of those that mark every `[MASK]`."""
-    marks = [each for each in batch.columns.values() if each.dtype == bool and each.any()]
-    marks = [each for each in marks if each[batch.inputs == tokens.mask].all()]
-    is_marked = bool(marks) and most_frequent(batch.labels, 0.5) is None
-    labels = np.where(min(marks, key=np.sum), batch.labels, -100) if is_marked else batch.labels
-    extras = {
-        key: each
-        for key, each in batch.extras.items()
-        if each.dtype != bool or key == "attention_mask"
-    }
+    is_masked = batch.inputs == tokens.mask
+    marks = []
+    for column in batch.columns.values():
+        if column.dtype == bool and column.any() and column[is_masked].all():
+            marks.append(column)
+    labels = batch.labels
+    if marks and most_frequent(labels, 0.5) is None:
+        labels = np.where(min(marks, key=np.sum), labels, -100)
+    extras = {}
+    for key, part in batch.extras.items():
+        if part.dtype != bool or key == "attention_mask":
+            extras[key] = part
     return replace(batch, labels=labels, extras=extras)
 
 
@@ -64,9 +69,11 @@ def check_table(
     """The rules for masks, on "training" or "evaluation" batches."""
     options = MaskOptions(ignored=table.ignored)
     facts = Facts(None, "loader", table.tokens)  # nothing is stated
-    measured = Measured(options, facts, table, [answer_of(batch, tokens) for batch in batches], {})
+    answers = [answer_of(batch, tokens) for batch in batches]
+    measured = Measured(options, facts, table, answers, {})
     findings = without_consequences([each for each in check_rules(measured) if each.bug != ALLOWED])
-    findings += [] if table.selected.any() else check_empty(measured, np.zeros(1))
+    if not table.selected.any():
+        findings += check_empty(measured, np.zeros(1))
     return [replace(each, name=f"{which}: {each.name}") for each in findings]
 
 
@@ -79,9 +86,10 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
     """
     hidden = table.inputs == tokens.mask
     hidden_only = np.setdiff1d(table.source[hidden], [-2, -1, *table.source[~hidden]])
-    other, random = text.copy(), np.random.Generator(np.random.PCG64(0))
-    for kind in (str.islower, str.isupper) if letters else (str,):
-        ids = [i for i, character in enumerate(tokens.characters) if kind(character)]
+    other = text.copy()
+    random = np.random.Generator(np.random.PCG64(0))
+    for is_of_kind in (str.islower, str.isupper) if letters else (str,):
+        ids = [i for i, character in enumerate(tokens.characters) if is_of_kind(character)]
         chosen = hidden_only[np.isin(text[hidden_only], ids)]
         other[chosen] = random.choice(text[np.isin(text, ids)], len(chosen))
     return other
@@ -92,42 +100,38 @@ def check_rebuilt(
 ) -> tuple[Finding, Sequence[Masked]]:
     """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the
     inputs differ."""
-    name, expected, after = (
-        f"{first.name} batches of another hidden text",
-        "only labels change",
-        build("again", text),
-    )
+    name = f"{first.name} batches of another hidden text"
+    usual = "only labels change"
+    after = build("again", text)
     if any(differ(one, two) for one, two in zip(first.batches, after, strict=False)):
-        return finding(
-            name, "they differ anyway, so leaks do not show", expected, "exact", "not-reproducible"
-        ), []
-    for letters in (
-        False,
-        True,
-    ):  # the windows may be cut at line ends or words, which may be hidden
+        found = "they differ anyway, so leaks do not show"
+        return finding(name, found, usual, "exact", "not-reproducible"), []
+    for letters in (False, True):
+        # The windows may be cut at line ends or words, which may be hidden: then letters only.
         other = altered(first.table, text, tokens, letters)
         after = build("rebuilt", other)
         bug = leak_of(first.table, after[: len(first.batches)], other, tokens)
         if not bug:
             break
-    found, evidence = (
-        "inputs change" if bug else expected,
-        f"{(other != text).sum():,} hidden characters",
-    )
-    return finding(name, found, expected, evidence, bug), [] if bug else after
+    evidence = f"{(other != text).sum():,} hidden characters"
+    if bug:
+        return finding(name, "inputs change", usual, evidence, bug), []
+    return finding(name, usual, usual, evidence), after
 
 
 def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Tokens) -> str | None:
     """The leak by which batches of an altered text differ from those before. A piece of text may
     occur twice, so a character may change that is not a replacement before or after."""
     after = table_of(batches, text, tokens)
-    x, y = before.inputs, after.inputs
+    x = before.inputs
+    y = after.inputs
     if x.shape != y.shape or (before.is_output != after.is_output).any():
         return "leak-length"
     if ((x == tokens.padding).sum(2) != (y == tokens.padding).sum(2)).any():
         return "leak-length"
     masks_differ = (before.labelled != after.labelled) | ((x == tokens.mask) != (y == tokens.mask))
-    changed = (x != y) & ((before.changed & before.eligible) | (after.changed & after.eligible))
+    is_replacement = (before.changed & before.eligible) | (after.changed & after.eligible)
+    changed = (x != y) & is_replacement
     if not changed.any() and not masks_differ.any():
         return None
     if ((x != y).mean(2) > 0.5).any():
@@ -140,27 +144,34 @@ def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Find
     must not use it."""
     findings = []
     for key in predictions.batches[0].extras:
-        pairs = enumerate(zip(predictions.batches, after, strict=False))
-        i = next(
-            (i for i, (x, y) in pairs if differ(x, y, key) and not differ(x, y, "inputs")), None
-        )
+        i = first_difference(predictions.batches, after, key)
         if i is None:
             continue
-        old, new = predictions.batches[i].extras[key], after[i].extras.get(key, np.zeros(0))
-        moved = predictions.moved(i, {key: new}) if new.shape == old.shape else 0.0
+        moved = 0.0
+        new = after[i].extras.get(key, np.zeros(0))
+        if new.shape == predictions.batches[i].extras[key].shape:
+            moved = predictions.moved(i, {key: new})
         is_used = moved > STILL >= predictions.moved(i, {})
-        name, verdict = (
-            f"{predictions.name}: {key} rebuilt",
-            Verdict.BROKEN if is_used else Verdict.DIFFERS,
-        )
-        found = f"it depends on hidden characters, and {moves(moved)}"
-        findings.append(finding(name, found, "no change", "exact", "leak-target", verdict=verdict))
+        verdict = Verdict.BROKEN if is_used else Verdict.DIFFERS
+        name = f"{predictions.name}: {key} rebuilt"
+        text = f"it depends on hidden characters, and {moves(moved)}"
+        findings.append(finding(name, text, "no change", "exact", "leak-target", verdict=verdict))
     return findings
+
+
+def first_difference(before: Sequence[Masked], after: Sequence[Masked], key: str) -> int | None:
+    """The number of the first batch in which a tensor differs beside equal inputs."""
+    for i, (one, two) in enumerate(zip(before, after, strict=False)):
+        if differ(one, two, key) and not differ(one, two, "inputs"):
+            return i
+    return None
 
 
 def differ(one: Masked, other: Masked, *names: str) -> bool:
     """Whether two batches differ, in all or in some arrays."""
-    pairs = [(one.arrays[name], other.arrays.get(name)) for name in names or one.arrays]
-    return any(
-        y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs
-    )
+    for name in names or one.arrays:
+        x = one.arrays[name]
+        y = other.arrays.get(name)
+        if y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
+            return True
+    return False

@@ -77,77 +77,79 @@ def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tupl
 
 def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str, str], float]:
     """The value of every number, by its description and its bug; the right one first."""
-    mean, total = m.mean(), m.mean() * m.labelled.sum()
-    losses, places = losses_of(m.log_probs, m.labels), np.arange(m.labels.shape[1])
-    of_ignored = losses_of(
-        m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored)
-    )
-    counted, visible = (
-        np.where(m.labelled, losses, of_ignored),
-        mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0]),
-    )
-    windows = [
-        mean_of(row[here]) for row, here in zip(losses, m.labelled, strict=True) if here.any()
-    ]
-    before, after = m.labelled & (places > 0), m.labelled & (places < places[-1])
-    transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
+    mean = m.mean()
+    total = mean * m.labelled.sum()
+    losses = losses_of(m.log_probs, m.labels)
+    numbers = {
+        ("the mean over labelled positions, in nats", ""): mean,
+        ("the mean in bits, not nats", "bits-not-nats"): mean / np.log(2),
+        ("exp of the mean: a perplexity", "bits-not-nats"): np.exp(min(mean, 700)),
+    }
+    numbers |= wrong_means(m, losses, total)
+    numbers |= wrong_probabilities(m, losses)
+    numbers |= misaligned(m)
+    for i, name in enumerate(characters):
+        what = f"the mean without the labels {name!r} (id {i})"
+        numbers[what, "wrong-ignored-label"] = m.mean(labelled=m.labelled & (m.labels != i))
+    divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
+    what = f"the sum over labelled positions, divided by {divisor}"
+    numbers[what, "wrong-mean"] = total / max(1, divisor)
+
+    # Label smoothing comes last: with small logits it is near other numbers.
     spread = mean_of(-m.log_probs.mean(-1)[m.labelled]) - mean
     smoothing = round((m.loss - mean) / spread, 2) if spread else 0.0
-    numbers = [
-        (mean, "", "the mean over labelled positions, in nats"),
-        (mean / np.log(2), "bits-not-nats", "the mean in bits, not nats"),
-        (np.exp(min(mean, 700)), "bits-not-nats", "exp of the mean: a perplexity"),
-        (total, "wrong-mean", "the sum over labelled positions, not their mean"),
-        (total / m.labels.size, "wrong-mean", "the sum divided by all positions, labelled or not"),
-        (total / len(m.labels), "wrong-mean", "the sum divided by the number of windows"),
-        (mean_of(np.array(windows)), "mean-of-means", "the mean over windows of their means"),
-        (visible, "wrong-mean", "the mean over all positions, visible ones included"),
+    smoothed = mean + smoothing * spread if 0 < smoothing < 0.5 else mean
+    numbers[f"the mean with label smoothing {smoothing}", ""] = smoothed
+    return {key: float(value) for key, value in numbers.items()}
+
+
+def wrong_means(m: MeasuredLoss, losses: Array, total: float) -> dict[tuple[str, str], float]:
+    """Means over other positions, or of other sums."""
+    bug = "wrong-mean"
+    ignored = -1 if m.ignored is None else m.ignored
+    of_ignored = losses_of(m.log_probs, np.full_like(m.labels, ignored))
+    counted = np.where(m.labelled, losses, of_ignored)
+    visible = losses_of(m.log_probs, m.truth)[m.truth >= 0]
+    windows = []
+    for row, labelled in zip(losses, m.labelled, strict=True):
+        if labelled.any():
+            windows.append(mean_of(row[labelled]))
+    return {
+        ("the sum over labelled positions, not their mean", bug): total,
+        ("the sum divided by all positions, labelled or not", bug): total / m.labels.size,
+        ("the sum divided by the number of windows", bug): total / len(m.labels),
+        ("the mean over windows of their means", "mean-of-means"): mean_of(np.array(windows)),
+        ("the mean over all positions, visible ones included", bug): mean_of(visible),
         (
-            mean_of(counted),
-            "wrong-ignored-label",
             "a mean that counts the ignored label as a character",
-        ),
-        (
-            m.mean(log_softmax(np.exp(m.log_probs))),
-            "softmax-twice",
-            "the mean of a softmax of the softmax",
-        ),
-        (
-            -mean_of(np.exp(-losses[m.labelled])),
-            "no-logarithm",
-            "minus the mean probability, without the logarithm",
-        ),
-        (
-            m.mean(np.roll(m.log_probs, 1, 1), before),
-            "misaligned",
-            "the mean for logits and the next position's label",
-        ),
-        (
-            m.mean(np.roll(m.log_probs, -1, 1), after),
-            "misaligned",
-            "the mean for logits and the last position's label",
-        ),
-        (
-            m.mean(transposed),
-            "misaligned",
-            "the mean for logits [seq_len, batch] and labels [batch, seq_len]",
-        ),
-    ]
-    for i, name in enumerate(characters):
-        without = m.mean(labelled=m.labelled & (m.labels != i))
-        numbers.append(
-            (without, "wrong-ignored-label", f"the mean without the labels {name!r} (id {i})")
-        )
-    divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
-    numbers.append(
-        (
-            total / max(1, divisor),
-            "wrong-mean",
-            f"the sum over labelled positions, divided by {divisor}",
-        )
-    )
-    smoothed = mean + smoothing * spread * (
-        0 < smoothing < 0.5
-    )  # last: of small logits it is near other numbers
-    numbers.append((smoothed, "", f"the mean with label smoothing {smoothing}"))
-    return {(what, bug): float(value) for value, bug, what in numbers}
+            "wrong-ignored-label",
+        ): mean_of(counted),
+    }
+
+
+def wrong_probabilities(m: MeasuredLoss, losses: Array) -> dict[tuple[str, str], float]:
+    """Means of something else than -log P."""
+    softmax_of_softmax = log_softmax(np.exp(m.log_probs))
+    probabilities = np.exp(-losses[m.labelled])
+    without_logarithm = "minus the mean probability, without the logarithm"
+    return {
+        ("the mean of a softmax of the softmax", "softmax-twice"): m.mean(softmax_of_softmax),
+        (without_logarithm, "no-logarithm"): -mean_of(probabilities),
+    }
+
+
+def misaligned(m: MeasuredLoss) -> dict[tuple[str, str], float]:
+    """Means for logits and the labels of other positions."""
+    bug = "misaligned"
+    places = np.arange(m.labels.shape[1])
+    not_first = m.labelled & (places > 0)
+    not_last = m.labelled & (places < places[-1])
+    of_last = np.roll(m.log_probs, 1, 1)
+    of_next = np.roll(m.log_probs, -1, 1)
+    transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
+    swapped = "the mean for logits [seq_len, batch] and labels [batch, seq_len]"
+    return {
+        ("the mean for logits and the next position's label", bug): m.mean(of_last, not_first),
+        ("the mean for logits and the last position's label", bug): m.mean(of_next, not_last),
+        (swapped, bug): m.mean(transposed),
+    }

@@ -43,57 +43,57 @@ class Predictions:
         return column[i, :rows, :width]
 
     def measured(self, i: int, changes: Mapping[str, Array] | None = None) -> MeasuredLoss:
-        """The loss of batch `i`, and log P at every position, nan where the model does not predict."""
+        """The loss of batch `i`, and log P at every position, nan where the model predicts
+        nothing."""
         loss, logits = self.call("measure", self.name, i, changes or {})
-        t, shape = self.table, self.batches[i].inputs.shape
-        labelled = self.of_batch(i, t.labelled)
+        table = self.table
+        shape = self.batches[i].inputs.shape
+        labelled = self.of_batch(i, table.labelled)
         if logits.ndim == 2:
             if len(logits) != labelled.sum():
-                why = f"{list(shape)} returned logits {list(logits.shape)}, but {labelled.sum()} positions have a label"
-                raise TargetError(f"loss_and_logits called with inputs {why}")
-            flat, logits = logits, np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
-            logits[labelled] = flat
-        are = are_probabilities(logits)
-        log_probs = np.log(np.maximum(logits, 1e-30)) if are else log_softmax(logits)
-        truth = self.of_batch(i, np.where(t.source >= 0, t.originals, -1))
-        return MeasuredLoss(
-            loss, log_probs, self.of_batch(i, t.labels), labelled, truth, t.ignored, are
-        )
+                returned = f"{list(shape)} returned logits {list(logits.shape)}"
+                why = f"but {labelled.sum()} positions have a label"
+                raise TargetError(f"loss_and_logits called with inputs {returned}, {why}")
+            everywhere = np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
+            everywhere[labelled] = logits
+            logits = everywhere
+        is_softmax = are_probabilities(logits)
+        log_probs = np.log(np.maximum(logits, 1e-30)) if is_softmax else log_softmax(logits)
+        truth = self.of_batch(i, np.where(table.source >= 0, table.originals, -1))
+        labels = self.of_batch(i, table.labels)
+        return MeasuredLoss(loss, log_probs, labels, labelled, truth, table.ignored, is_softmax)
 
     def losses(self) -> Array:
         """The losses at the positions of all batches that show [MASK] and have a label,
         `[n_scored]`."""
-        every = [
-            (self.measured(i), self.of_batch(i, self.table.masked))
-            for i in range(len(self.batches))
-        ]
-        return np.concatenate(
-            [losses_of(each.log_probs, each.truth)[masked] for each, masked in every]
-        )
+        losses = []
+        for i in range(len(self.batches)):
+            measured = self.measured(i)
+            masked = self.of_batch(i, self.table.masked)
+            losses.append(losses_of(measured.log_probs, measured.truth)[masked])
+        return np.concatenate(losses)
 
     def moved(self, i: int, changes: Mapping[str, Array], where: Array | None = None) -> float:
         """The most that a change moves log P at scored positions of batch `i`, or at others (bool),
         in nats."""
         if i not in self.before:
             self.before[i] = self.measured(i).log_probs
-        at = self.of_batch(i, self.table.masked) if where is None else where
-        return float(
-            np.abs(np.nan_to_num((self.measured(i, changes).log_probs - self.before[i])[at])).max(
-                initial=0
-            )
-        )
+        if where is None:
+            where = self.of_batch(i, self.table.masked)
+        difference = self.measured(i, changes).log_probs - self.before[i]
+        return float(np.abs(np.nan_to_num(difference[where])).max(initial=0))
 
 
 def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
     """Is the loss the mean over labelled positions in nats, of the logits that came with it?"""
-    measured = [
-        predictions.measured(i)
-        for i in np.flatnonzero(predictions.table.labelled.any((1, 2))).tolist()
-    ]
+    with_labels = np.flatnonzero(predictions.table.labelled.any((1, 2))).tolist()
+    measured = [predictions.measured(i) for i in with_labels]
+    first = measured[0]
     what, bug = name_of(measured, tokens.characters)
-    bug = "softmax-twice" if measured[0].are_probabilities else bug
-    found, expected = f"{measured[0].loss:.4f}, {what}", f"{measured[0].mean():.4f}"
-    return finding("loss of known logits", found, expected, "exact", bug or None)
+    if first.are_probabilities:
+        bug = "softmax-twice"
+    text = f"{first.loss:.4f}, {what}"
+    return finding("loss of known logits", text, f"{first.mean():.4f}", "exact", bug or None)
 
 
 def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> list[Finding]:
@@ -102,55 +102,51 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
 
     If the same batch gives other predictions each time, nothing else can be said.
     """
-    table, random = predictions.table, np.random.Generator(np.random.PCG64(seed))
+    table = predictions.table
     i = int(table.masked.sum((1, 2)).argmax())
-    arrays, noise = predictions.batches[i].arrays, predictions.moved(i, {})
+    noise = predictions.moved(i, {})
     if noise > STILL:
-        return [
-            finding(
-                "the same batch again",
-                moves(noise),
-                "it does not move",
-                "exact",
-                "not-deterministic",
-            )
-        ]
-    x, masked = arrays["inputs"], predictions.of_batch(i, table.masked)
+        name = "the same batch again"
+        bug = "not-deterministic"
+        return [finding(name, moves(noise), "it does not move", "exact", bug)]
+
+    random = np.random.Generator(np.random.PCG64(seed))
+    arrays = predictions.batches[i].arrays
+    x = arrays["inputs"]
+    masked = predictions.of_batch(i, table.masked)
     places = np.arange(x.shape[1])
-    target = np.where(masked, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
-    is_text = predictions.of_batch(i, table.source) >= 0
-    visible, half = is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
-    rows, drawn, shuffled = (
-        visible.nonzero()[0],
-        random.integers(n_ordinary, size=x.shape),
-        x.copy(),
-    )
+    from_middle = np.where(masked, np.abs(places - len(places) / 2), np.inf)
+    target = from_middle.argmin(1)[:, None]
+    scored = masked & (places == target)
+    visible = (predictions.of_batch(i, table.source) >= 0) & (x < n_ordinary)
+    half = (random.permutation(len(x)) % 2 == 0)[:, None]
+    drawn = random.integers(n_ordinary, size=x.shape)
+    rows = visible.nonzero()[0]
+    shuffled = x.copy()
     shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
-    # whether it must move the prediction, the bug if it is wrong, where values change, and the new
-    # ones
-    changes = [
-        ("labels", False, "leak-labels", predictions.of_batch(i, table.labelled), drawn),
-        ("other windows", False, "attends-over-batch", visible & ~half, drawn),
-        ("characters on the left", True, "no-left-context", visible & (places < target), drawn),
-        ("characters on the right", True, "no-right-context", visible & (places > target), drawn),
-        ("order of the characters", True, "no-positions", visible, shuffled),
-    ]
-    findings = []
-    for name, must_move, bug, where, values in changes:
-        key, at = "labels" if name == "labels" else "inputs", masked & (places == target)
-        at &= half | (name != "other windows")
+    left = visible & (places < target)
+    right = visible & (places > target)
+    labelled = predictions.of_batch(i, table.labelled)
+
+    def check(name: str, where: Array, values: Array, bug: str, must_move: bool) -> Finding:
+        """Change the values at some positions."""
+        key = "labels" if name == "labels" else "inputs"
+        at = scored & half if name == "other windows" else scored
         moved = predictions.moved(i, {key: np.where(where, values, arrays[key])}, at)
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
-        evidence, expected = (
-            f"{at.sum()} positions",
-            "it moves" if must_move else "it does not move",
+        usual = "it moves" if must_move else "it does not move"
+        evidence = f"{at.sum()} positions"
+        return finding(
+            f"change of {name}", moves(moved), usual, evidence, bug if is_wrong else None
         )
-        findings.append(
-            finding(
-                f"change of {name}", moves(moved), expected, evidence, bug if is_wrong else None
-            )
-        )
-    return findings
+
+    return [
+        check("labels", labelled, drawn, "leak-labels", must_move=False),
+        check("other windows", visible & ~half, drawn, "attends-over-batch", must_move=False),
+        check("characters on the left", left, drawn, "no-left-context", must_move=True),
+        check("characters on the right", right, drawn, "no-right-context", must_move=True),
+        check("order of the characters", visible, shuffled, "no-positions", must_move=True),
+    ]
 
 
 def moves(moved: float) -> str:
