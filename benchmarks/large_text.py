@@ -85,7 +85,8 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
         raise ConfigError(
             f"{text.stat().st_size / 1e6:.0f} MB of text are read without converting: raise --megabytes"
         )
-    seconds, megabytes = time.perf_counter() - began, text.stat().st_size / 1e6
+    seconds = time.perf_counter() - began
+    megabytes = text.stat().st_size / 1e6
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {
         "MB": megabytes,
@@ -113,10 +114,13 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     rates = {}
     for state in ("not cached", "cached"):
-        began, n = time.perf_counter(), 0
-        while (seconds := time.perf_counter() - began) < SECONDS:
+        began = time.perf_counter()
+        seconds = 0.0
+        n = 0
+        while seconds < SECONDS:
             windows.draw(n_windows, seq_len)
             n += n_windows * seq_len
+            seconds = time.perf_counter() - began
         rates[f"characters per second, {state}"] = n / seconds
     return rates
 

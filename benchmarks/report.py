@@ -31,14 +31,13 @@ def compared(
         for loss, heading in losses.items():
             values = [run[loss] for run in runs.values()]
             row[heading] = with_error(f"{fmean(values):.3f}", standard_error(values))
-            if found := difference(results, loss, variant, bases.get(variant, "")):
-                row[heading] += (
-                    f" ({with_error(f'{found.mean:+.3f}', found.stderr)}, {found.verdict})"
-                )
+            change = difference(results, loss, variant, bases.get(variant, ""))
+            if change:
+                words = with_error(f"{change.mean:+.3f}", change.stderr)
+                row[heading] += f" ({words}, {change.verdict})"
         row |= {heading: texts.get(variant, "") for heading, texts in columns.items()}
-        table.append(
-            row | {"characters": f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"}
-        )
+        row["characters"] = f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"
+        table.append(row)
     return table
 
 
@@ -48,7 +47,8 @@ def difference(results: Results, loss: str, variant: str, base: str) -> Differen
 
     Losses in windows as trained are compared only if the windows are equally long.
     """
-    own, other = results[variant], results.get(base, {})
+    own = results[variant]
+    other = results.get(base, {})
     lengths = {run["seq_len"] for run in (*own.values(), *other.values())}
     pairs = [(own[seed][loss], other[seed][loss]) for seed in own if seed in other]
     if not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):

@@ -75,15 +75,18 @@ def measure(
     ceilings of tasks."""
     trained = load_trained(str(run.path))
     hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
+    results = last_losses(run)
+    results["loss.words"] = hard["whole words"]["loss"]
+    results["loss.spans"] = hard["spans of 5"]["loss"]
     below = {
         name: ceilings[name] - accuracy_of_probe(trained, task) for name, task in tasks.items()
     }
-    of_tasks = {"tasks": fmean(below.values())} | {
-        f"tasks.{name}": each for name, each in below.items()
-    }
-    of_tasks["tasks.others"] = fmean(each for name, each in below.items() if name != "grammatical")
-    losses = {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
-    return last_losses(run) | losses | of_tasks
+    for name, each in below.items():
+        results[f"tasks.{name}"] = each
+    results["tasks"] = fmean(below.values())
+    del below["grammatical"]
+    results["tasks.others"] = fmean(below.values())
+    return results
 
 
 def accuracy_of_probe(trained: Trained, task: Task) -> float:

@@ -18,6 +18,7 @@ import statistics
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -69,29 +70,25 @@ def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
         raise ConfigError(
             f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search"
         )
-    keys = {
-        FOLIO: {},
-        "annotated": read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None},
-    }
-    keys |= {
-        peer: peer_keys(peer, preset) | values for peer, values in PEERS["best"][preset].items()
-    }
-    return {
-        name: keys[name]
-        | {"training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
-        for name, share in SHARES.items()
-    }
+    annotated = read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None}
+    keys = {FOLIO: {}, "annotated": annotated}
+    for peer, values in PEERS["best"][preset].items():
+        keys[peer] = peer_keys(peer, preset) | values
+    for name, share in SHARES.items():
+        budget = {"training.max_seconds": share * seconds}
+        keys[name] = keys[name] | budget | {"training.evaluations": EVALUATIONS[name]}
+    return keys
 
 
 def searched(preset: str) -> dict[str, dict[str, Any]]:
     """Every peer with all values of the search, by variant."""
     lists = PEERS["search"][preset]
-    return {
-        f"{peer}: {', '.join(map(str, values))}": peer_keys(peer, preset)
-        | dict(zip(lists, values, strict=True))
-        for peer in PEERS["peers"]
-        for values in product(*lists.values())
-    }
+    variants = {}
+    for peer in PEERS["peers"]:
+        for values in product(*lists.values()):
+            name = f"{peer}: {', '.join(map(str, values))}"
+            variants[name] = peer_keys(peer, preset) | dict(zip(lists, values, strict=True))
+    return variants
 
 
 def peer_keys(peer: str, preset: str) -> dict[str, Any]:
@@ -112,37 +109,37 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float:
     for (before, higher), (after, lower) in pairwise(curve):
         if lower <= loss < higher:
             return before + (after - before) * (higher - loss) / (higher - lower)
-    return float("inf")
+    return inf
 
 
 def columns(results: Results) -> dict[str, dict[str, str]]:
     """The median of each recipe's seconds to each loss, to counting, and to the lowest loss of any
     peer."""
-    of_peers = [
-        loss
-        for peer in PEERS["peers"]
-        for run in results[peer].values()
-        for _, loss in run["curve"]
-    ]
-    losses = {f"{loss}": loss for loss in LOSSES} | {"counting": results[FOLIO][0]["counting"]}
-    losses[f"{min(of_peers):.3f}, a peer's best"] = min(of_peers)
-    seconds = {
-        name: statistics.median(run["seconds"] for run in runs.values())
-        for name, runs in results.items()
-    }
-    return {
-        f"to {heading}": {
+    lowest = inf
+    for peer in PEERS["peers"]:
+        for run in results[peer].values():
+            lowest = min(lowest, *(loss for _, loss in run["curve"]))
+    losses = {f"{loss}": loss for loss in LOSSES}
+    losses["counting"] = results[FOLIO][0]["counting"]
+    losses[f"{lowest:.3f}, a peer's best"] = lowest
+
+    by_heading: dict[str, dict[str, str]] = {}
+    for heading, loss in sorted(losses.items(), key=lambda item: -item[1]):
+        by_heading[f"to {heading}"] = {
             name: median_seconds(loss, list(runs.values())) for name, runs in results.items()
         }
-        for heading, loss in sorted(losses.items(), key=lambda item: -item[1])
-    } | {"seconds": {name: f"{value:.0f}" for name, value in seconds.items()}}
+    by_heading["seconds"] = {}
+    for name, runs in results.items():
+        seconds = statistics.median(run["seconds"] for run in runs.values())
+        by_heading["seconds"][name] = f"{seconds:.0f}"
+    return by_heading
 
 
 def median_seconds(loss: float, runs: Sequence[Mapping[str, Any]]) -> str:
     """The median in words; `never` if at least half of the seeds never reached the loss."""
     value = statistics.median(seconds_to(loss, run["curve"]) for run in runs)
     first = max(run["curve"][0][0] for run in runs)
-    return "never" if value == float("inf") else f"{'≤ ' * (value <= first)}{value:.0f} s"
+    return "never" if value == inf else f"{'≤ ' * (value <= first)}{value:.0f} s"
 
 
 def figure(results: Results) -> Figure:
@@ -151,12 +148,8 @@ def figure(results: Results) -> Figure:
     axes = drawn.subplots()
     for i, (variant, runs) in enumerate(results.items()):
         for seed, run in runs.items():
-            axes.plot(
-                *zip(*run["curve"], strict=True),
-                ".-",
-                color=f"C{i}",
-                label=None if seed else variant,
-            )
+            label = None if seed else variant
+            axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=label)
     axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
     axes.set(
         xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)"

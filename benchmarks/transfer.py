@@ -47,7 +47,8 @@ from trained.task_results import (
 from writing.judge import ratio
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)
-PEER, MODERNBERT = "peer", "Hugging Face ModernBERT"
+PEER = "peer"
+MODERNBERT = "Hugging Face ModernBERT"
 PRESETS = ("base", "quick", "modernbert", PEER)
 MANY = 1e6  # degrees of freedom of a variance over many test texts; `t_quantile` is wrong above 1e8
 SECONDS_PER_DRAW = 40  # of a task, for `base` on two cores
@@ -77,8 +78,10 @@ def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> l
     peer = peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT]
     found = []
     for name in names:
-        preset, keys = ("quick", peer) if name == PEER else (name, {})
-        found += trials_of({name: keys}, common, seeds, preset)
+        if name == PEER:
+            found += trials_of({name: peer}, common, seeds, "quick")
+        else:
+            found += trials_of({name: {}}, common, seeds, name)
     return found
 
 
@@ -86,13 +89,15 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
     """The losses of a run, and what it reaches on each task of its text, with the spread over draws
     and test texts."""
     trained = load_trained(str(run.path))
-    seed, corpus = trained.values["seed"], trained.run.corpus()["name"]
+    seed = trained.values["seed"]
+    corpus = trained.run.corpus()["name"]
     tasks = {}
     for name, build in TASKS[corpus].items():
         task = build(REPORT)
         # No two runs of a preset have the same draw.
         answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
-        right, counts = answers.right, answers.counts
+        right = answers.right
+        counts = answers.counts
         scores = {method: spread_of(each, counts) for method, each in right.items()}
         others = [method for method in right if method in (FROM_SCRATCH, *BASELINES)]
         gains = {method: spread_of(right[PRETRAINED] - right[method], counts) for method in others}
@@ -136,22 +141,18 @@ def shown(score: Mapping[str, Any]) -> str:
 def table_of_tasks(results: Results) -> list[dict[str, str]]:
     """A row per task: the fine-tuned presets, other methods with the shape and labels of the first,
     and the ceiling."""
-    table, first = [], next(iter(results))
+    table: list[dict[str, str]] = []
+    first = next(iter(results))
     for task, of_first in results[first][0]["tasks"].items():
-        scores, gains = scores_of(results, first, task), scores_of(results, first, task, "gains")
-        row = {"": task} | {
-            name: shown(scores_of(results, name, task)[PRETRAINED]) for name in results
-        }
-        row |= {
-            f"{first}, {method}": shown(scores[method])
-            for method in (PROBE, ZERO_SHOT)
-            if method in scores
-        }
-        row |= {
-            method: shown(scores[method])
-            for method in (FROM_SCRATCH, NGRAMS, CONTEXT)
-            if method in scores
-        }
+        scores = scores_of(results, first, task)
+        gains = scores_of(results, first, task, "gains")
+        row = {"": task}
+        for name in results:
+            row[name] = shown(scores_of(results, name, task)[PRETRAINED])
+        for method in (PROBE, ZERO_SHOT, FROM_SCRATCH, NGRAMS, CONTEXT):
+            if method in scores:
+                is_of_first = method in (PROBE, ZERO_SHOT)
+                row[f"{first}, {method}" if is_of_first else method] = shown(scores[method])
         closed = gap_closed({"scores": scores, "ceiling": of_first["ceiling"]})
         beaten = [
             name
@@ -162,13 +163,12 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
         row["gap closed"] = "" if closed is None else f"{closed:.0%}"
         row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
         table.append(row)
-    losses = {name: [run["loss.valid"] for run in runs.values()] for name, runs in results.items()}
     corpus = next(iter(results[first].values()))["corpus"]
-    of_presets = {
-        name: with_error(f"{fmean(each):.3f}", standard_error(each))
-        for name, each in losses.items()
-    }
-    return [*table, {"": f"`loss.valid` on {corpus}"} | of_presets]
+    row = {"": f"`loss.valid` on {corpus}"}
+    for name, runs in results.items():
+        losses = [run["loss.valid"] for run in runs.values()]
+        row[name] = with_error(f"{fmean(losses):.3f}", standard_error(losses))
+    return [*table, row]
 
 
 if __name__ == "__main__":
