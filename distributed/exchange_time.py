@@ -67,7 +67,8 @@ def exchanging(events: Iterable[Any]) -> float:
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
     """The time that is in at least one of the spans, each a begin and an end."""
-    total, until = 0.0, float("-inf")
+    total = 0.0
+    until = float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
         until = max(until, end)

@@ -41,8 +41,10 @@ class Meeting:
     """
 
     def __init__(self, rank: int, n: int):
-        self.rank, self.n = rank, n
-        self._store, self._numbers = store_of_attempt(), count()
+        self.rank = rank
+        self.n = n
+        self._store = store_of_attempt()
+        self._numbers = count()
         self._lost = ""
         self._ended = threading.Event()
 
@@ -95,7 +97,9 @@ class Meeting:
 
     def _watch(self, store: dist.Store, other: int) -> None:
         """Count until this process ends or something is lost."""
-        parent, seen, n_silent = os.getppid(), 0, 0
+        parent = os.getppid()
+        seen = 0
+        n_silent = 0
         while not self._lost and not self._ended.wait(SECONDS_PER_BEAT):
             store.add(f"beats {self.rank}", 1)
             beats = store.add(f"beats {other}", 0)

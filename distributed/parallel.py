@@ -49,7 +49,8 @@ class Loss(nn.Module):
 
     def __init__(self, model: nn.Module, objective: MaskedObjective):
         super().__init__()
-        self.model, self.objective = model, objective
+        self.model = model
+        self.objective = objective
 
     def forward(self, batch: Batch) -> Outcome:
         return self.objective.outcome(self.model, batch)
@@ -99,12 +100,9 @@ class ParallelUpdate(InAllProcesses, Update):
             is_new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
             # No training step changes buffers. Gradients are views of what is exchanged, which
             # saves two copies.
-            options: dict[str, Any] = {
-                "forward_sync_buffers" if is_new else "broadcast_buffers": False
-            }
-            self.module = DistributedDataParallel(
-                self.module, **options, gradient_as_bucket_view=True
-            )
+            sync_buffers = "forward_sync_buffers" if is_new else "broadcast_buffers"
+            options: dict[str, Any] = {sync_buffers: False, "gradient_as_bucket_view": True}
+            self.module = DistributedDataParallel(self.module, **options)
 
     def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
@@ -130,34 +128,33 @@ class ParallelUpdate(InAllProcesses, Update):
         state = super().state_dict()
         (mine,) = state["rng_states"]
         numbers = {name: generator.tolist() for name, generator in mine.items()}
-        rng_states = []
-        for its in self.processes.of_all(numbers):
-            generators = {
-                name: torch.tensor(values, dtype=torch.uint8) for name, values in its.items()
-            }
-            rng_states.append(generators)
+        rng_states = self.processes.of_all(numbers)
+        for its in rng_states:
+            for name, values in its.items():
+                its[name] = torch.tensor(values, dtype=torch.uint8)
         return state | {"rng_states": rng_states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        saved, rank = state["rng_states"], self.processes.rank
+        saved = state["rng_states"]
+        rank = self.processes.rank
         # One at a time, in place: the device may not hold all whole tensors.
         for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
-            parameters = [
-                parameter for group in optimizer.param_groups for parameter in group["params"]
-            ]
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
             for number, values in its["state"].items():
-                tensors = {
-                    key: value for key, value in values.items() if isinstance(value, torch.Tensor)
-                }
-                for key, each in tensors.items():  # copies: the file may be replaced
-                    values[key] = (
-                        sharded_like(each, parameters[number]) if each.shape else each.clone()
-                    )
+                replace_by_shards(values, parameters[number])
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
         # A seed from the next draw of a process that was saved, so that it depends on the run and
         # on the step.
         if rank >= len(saved):
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+
+
+def replace_by_shards(state: dict[str, Any], parameter: torch.Tensor) -> None:
+    """Shard the tensors of a parameter's state as the parameter is. They become copies: the file
+    that they are mapped from may be replaced."""
+    for name, value in state.items():
+        if isinstance(value, torch.Tensor):
+            state[name] = sharded_like(value, parameter) if value.shape else value.clone()
 
 
 class ParallelStep(InAllProcesses, TrainingStep):
@@ -179,19 +176,16 @@ class ParallelMuon(InAllProcesses, Muon):
     bound the memory."""
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        n, update = (
-            self.processes.n,
-            self.update_sharded if is_sharded(matrices[0]) else self.update_whole,
-        )
+        n = self.processes.n
+        update = self.update_sharded if is_sharded(matrices[0]) else self.update_whole
         for begin in range(0, len(matrices), n):
             update(matrices[begin : begin + n], group)
 
     def update_whole(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Each process computes the update of one matrix, and sends it to all."""
         rank = self.processes.rank
-        mine = orthogonal(
-            self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"])
-        ).contiguous()
+        own = chunk[min(rank, len(chunk) - 1)]
+        mine = orthogonal(self.directions([own], group["momentum"])).contiguous()
         for owner, matrix in enumerate(chunk):
             update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
             self.apply([matrix], update, group)
@@ -199,7 +193,8 @@ class ParallelMuon(InAllProcesses, Muon):
     def update_sharded(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Each process gathers the rows of one matrix, computes its update, and sends its rows to
         the others."""
-        n, rows = self.processes.n, chunk[0].shape[0]
+        n = self.processes.n
+        rows = chunk[0].shape[0]
         size = -(-rows // n)
         n_rows = local(chunk[0]).shape[0]
         blocks = pad(
@@ -231,7 +226,8 @@ class ParallelTrainer(InAllProcesses, Trainer):
         return Now(progress, *map(bool, flags))
 
     def evaluate(self, stage: Stage, progress: float) -> None:
-        before, self.is_best_written = self.best_loss, True
+        before = self.best_loss
+        self.is_best_written = True
         super().evaluate(stage, progress)
         if not self.is_best_written:
             self.best_loss = before  # of the best weights that are written
@@ -261,7 +257,8 @@ def shared_outcomes(
     )
     losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
     n_masked = masked.sum(1).cpu()
-    begin, n = int(n_masked[: mine[0]].sum()), int(n_masked[processes.share(len(windows))].sum())
+    begin = int(n_masked[: mine[0]].sum())
+    n = int(n_masked[processes.share(len(windows))].sum())
     results = torch.zeros(int(n_masked.sum()), 2, dtype=torch.float64)
     results[begin : begin + n] = torch.stack([losses, correct.double()], dim=1)[:n]
     processes.sum(results)
@@ -272,10 +269,10 @@ class ParallelCompiled(InAllProcesses, Compiled):
     """If one process cannot compile, none uses compiled code."""
 
     def agreed(self, reason: str) -> str:
-        reasons = self.processes.of_all(reason)
-        return next(
-            (f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), ""
-        )
+        for number, its in enumerate(self.processes.of_all(reason)):
+            if its:
+                return f"process {number}: {its}"
+        return ""
 
 
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
@@ -364,12 +361,8 @@ def together(values: Mapping[str, Any]) -> Iterator[Processes]:
         with naming_lost_processes(), meeting.held():
             processes = Processes(rank(), n_started(), meeting)
             processes.compare(lambda: {**VERSIONS, **values})
-            SUBSTITUTES.update(
-                {
-                    kind: partial(parallel, processes=processes)
-                    for kind, parallel in PARALLEL.items()
-                }
-            )
+            for kind, parallel in PARALLEL.items():
+                SUBSTITUTES[kind] = partial(parallel, processes=processes)
             yield processes
     finally:
         SUBSTITUTES.clear()

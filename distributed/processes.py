@@ -91,8 +91,10 @@ class Processes:
                 raise DifferentProcessError(f"process {number}: {its}")
             for name, first in loaded[0].items():
                 if its.get(name) != first:
-                    found = f"its {name} is {_shown(its.get(name))}, not {_shown(first)}"
-                    raise DifferentProcessError(f"process {number} differs from process 0: {found}")
+                    difference = f"its {name} is {_shown(its.get(name))}, not {_shown(first)}"
+                    raise DifferentProcessError(
+                        f"process {number} differs from process 0: {difference}"
+                    )
 
     def connect(self, device: str, data: Any) -> None:
         """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for
@@ -105,11 +107,10 @@ class Processes:
             return
 
         def loaded() -> dict[str, Any]:
-            vocabulary, n_tokens = data.vocabulary.description(), len(data.training_ids)
             return {
                 "text": data.loaded.sha256,
-                "vocabulary": vocabulary,
-                "number of tokens": n_tokens,
+                "vocabulary": data.vocabulary.description(),
+                "number of tokens": len(data.training_ids),
             }
 
         self.compare(loaded)
@@ -130,14 +131,6 @@ class Processes:
         """Add up a tensor over all processes, in place."""
         dist.all_reduce(tensor)
         return tensor
-
-    def join(self, mine: torch.Tensor, n: int) -> torch.Tensor:
-        """The blocks of all processes as one tensor of length `n`: `mine` is that of this one,
-        `share(n)`."""
-        padded = torch.cat([mine, mine.new_zeros(-(-n // self.n) - len(mine), *mine.shape[1:])])
-        joined = padded.new_empty(self.n, *padded.shape)
-        dist.all_gather(list(joined.unbind()), padded)
-        return joined.flatten(0, 1)[:n]
 
     def exchange(self, blocks: torch.Tensor) -> torch.Tensor:
         """Give block i of the contiguous `[n, ...]` to process i; returns the blocks that this one
@@ -164,8 +157,6 @@ def naming_lost_processes() -> Iterator[None]:
 def _shown(value: Any) -> str:
     """A value for a message; only the hash of a long one."""
     text = str(value)
-    return (
-        text
-        if len(text) <= 64
-        else f"one with the hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    )
+    if len(text) <= 64:
+        return text
+    return f"one with the hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
+from distributed.meeting import FOREIGN
 from distributed.processes import Processes
 from distributed.sharding import rows_of
+from runs.errors import StoppedError
 from runs.files import flush
 from training.checkpoint import Content, digest, is_sharded, map_file
 from training.optimizers import local
@@ -29,8 +31,6 @@ TYPES = {
     torch.bfloat16: "BF16",
     torch.float16: "F16",
     torch.int64: "I64",
-}
-TYPES |= {
     torch.int32: "I32",
     torch.int16: "I16",
     torch.int8: "I8",
@@ -53,7 +53,7 @@ def save_together(content: Content, processes: Processes, path: Path) -> None:
     try:
         written.write_bytes(header)
         os.truncate(written, size)  # rows that do not arrive are then zeros, not a shorter file
-        processes.from_first([str(written), begins])
+        processes.from_first({"written": str(written), "begins": begins})
         checksums = write_rows(written, begins, content.tensors, processes)
         finish(written, header, content, checksums)
         os.replace(written, path)
@@ -78,11 +78,15 @@ def finish(written: Path, header: bytes, content: Content, checksums: Sequence[i
 def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> bool:
     """Write this process's rows of `tensors` into each file that the first process writes, until
     that sends whether it has saved them, which is the result."""
-    while not isinstance(message := processes.from_first(None), bool):
-        name, begins = message
+    while True:
+        message = processes.from_first(None)
+        if isinstance(message, bool):
+            return message
+        written = Path(message["written"])
+        if written.suffix != ".tmp":
+            raise StoppedError(FOREIGN)
         with suppress(OSError):  # the first process raises it
-            write_rows(Path(name), begins, tensors, processes)
-    return message
+            write_rows(written, message["begins"], tensors, processes)
 
 
 def write_rows(
@@ -94,38 +98,47 @@ def write_rows(
     Returns the checksum of the rows of each process. Raises OSError in all processes if one cannot
     write.
     """
-    failed, value, error = "", 0, None
+    error: Exception | None = None
+    mine = 0
     try:
-        mine = {name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}
-        others = {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)}
-        # as `r+b`, network file systems would read pages
-        with os.fdopen(os.open(written, os.O_WRONLY), "wb") as file:
-            for name, tensor in (mine | (others if processes.is_first else {})).items():
-                n_before = (
-                    rows_of(tensor).start * (tensor.nbytes // len(tensor)) if name in mine else 0
-                )
-                file.seek(begins[name] + n_before)
-                file.write(content_of(local(tensor)))
-        flush(written)
-        value = checksum(map(local, mine.values()))
+        mine = write_own_rows(written, begins, tensors, processes.is_first)
     except Exception as raised:  # first, tell the others, which wait
-        error, failed = raised, getattr(raised, "strerror", None) or f"{raised}"
-    found = processes.of_all((failed, value))
+        error = raised
+    reason = "" if error is None else getattr(error, "strerror", None) or f"{error}"
+    results = processes.of_all([reason, mine])
     if error and not isinstance(error, OSError):
         raise error
-    for rank, (failed, _) in enumerate(found):
-        if failed:
-            raise OSError(errno.EIO, f"process {rank}: {failed}" if rank else failed)
-    return [value for _, value in found]
+    for rank, (reason, _) in enumerate(results):
+        if reason:
+            raise OSError(errno.EIO, f"process {rank}: {reason}" if rank else reason)
+    return [checksum for _, checksum in results]
+
+
+def write_own_rows(
+    written: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], is_first: bool
+) -> int:
+    """Write what `write_rows` says; returns the checksum of this process's rows."""
+    rows = []
+    # as `r+b`, network file systems would read pages
+    with os.fdopen(os.open(written, os.O_WRONLY), "wb") as file:
+        for name, tensor in tensors.items():
+            begin = begins[name]
+            if is_sharded(tensor):
+                begin += rows_of(tensor).start * (tensor.nbytes // len(tensor))
+                rows.append(local(tensor))
+            elif not is_first:
+                continue
+            file.seek(begin)
+            file.write(content_of(local(tensor)))
+    flush(written)
+    return checksum(rows)
 
 
 def content_of(tensor: torch.Tensor) -> memoryview | bytes:
     """The bytes of a tensor, which may be empty: a process may have no rows."""
-    return (
-        b""
-        if not tensor.numel()
-        else tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
-    )
+    if not tensor.numel():
+        return b""
+    return tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def checksum(tensors: Iterable[torch.Tensor]) -> int:
@@ -139,13 +152,21 @@ def layout(content: Content) -> tuple[bytes, dict[str, int], int]:
     """The header of a safetensors file, where in the file each tensor begins, and the size of the
     file."""
     entries: dict[str, Any] = {"__metadata__": {"sha256": UNKNOWN, "state": content.text}}
-    end, tensors = 0, content.tensors
+    tensors = content.tensors
+    offsets = {}
+    end = 0
     # so that all are aligned
     for name in sorted(tensors, key=lambda name: -tensors[name].element_size()):
-        begin, end = end, end + tensors[name].nbytes
-        entries[name] = {"dtype": TYPES[tensors[name].dtype], "shape": [*tensors[name].shape]}
-        entries[name]["data_offsets"] = [begin, end]
+        tensor = tensors[name]
+        offsets[name] = end
+        end += tensor.nbytes
+        entries[name] = {
+            "dtype": TYPES[tensor.dtype],
+            "shape": [*tensor.shape],
+            "data_offsets": [offsets[name], end],
+        }
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
-    begins = {name: 8 + len(text) + entries[name]["data_offsets"][0] for name in tensors}
-    return len(text).to_bytes(8, "little") + text, begins, 8 + len(text) + end
+    header = len(text).to_bytes(8, "little") + text
+    begins = {name: len(header) + offset for name, offset in offsets.items()}
+    return header, begins, len(header) + end
