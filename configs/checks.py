@@ -44,7 +44,8 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
     if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
         raise ConfigError("sample.prompts must be a list of texts")
-    d_model, n_heads = values["model.d_model"], values["model.n_heads"]
+    d_model = values["model.d_model"]
+    n_heads = values["model.n_heads"]
     if d_model % n_heads:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
     _check_stages(values)
@@ -69,7 +70,8 @@ def _check_masking(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of what is selected"
         )
-    strategy, mixture = values["masking.strategy"], values["masking.mixture"]
+    strategy = values["masking.strategy"]
+    mixture = values["masking.mixture"]
     if strategy == "mixture":
         _check_mixture(mixture)
     elif mixture:
@@ -133,12 +135,14 @@ def _check_mixture(rows: list[Any]) -> None:
 def _check_weights(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if `data.weights` is malformed or does not fit the other keys."""
     rows = values["data.weights"]
-    pairs: list[tuple[Any, Any]] = [
-        pair for row in rows for pair in (row.items() if isinstance(row, dict) else [("", None)])
-    ]
-    shares = [share for _, share in pairs]
+    folders: list[str] = []
+    shares: list[Any] = []
+    for row in rows:
+        is_row = isinstance(row, dict)
+        folders += map(str, row) if is_row else [""]
+        shares += row.values() if is_row else [None]
     is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
-    if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):
+    if is_wrong or len(set(folders)) < len(folders):
         raise ConfigError(
             "data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0 to 1e6"
         )
@@ -166,7 +170,9 @@ def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through"
         )
-    for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
+    shares = [("until", row["until"])]
+    shares += [("masking_prob", rate) for rate in rates]
+    for key, share in shares:
         if type(share) not in NUMBER or not 0 < share <= 1:
             raise ConfigError(
                 f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1"
@@ -177,7 +183,8 @@ def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {LONGEST_WINDOW:,}"
         )
-    chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
+    chars = values["training.chars_per_step"]
+    grad_accum_steps = values["training.grad_accum_steps"]
     if chars % (seq_len * grad_accum_steps * n_started()):
         raise ConfigError(
             f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"

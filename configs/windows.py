@@ -58,9 +58,12 @@ def _windows_of(root: Any, ids: torch.Tensor | StoredIds, longest: int) -> Windo
 def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of
     the config tree."""
-    stored, tokens = c.loaded.stored, c.stored_tokens
+    stored = c.loaded.stored
+    tokens = c.stored_tokens
     n_chars = stored.folder_chars if stored else {}
-    weights = {str(folder): weight for row in c.weights for folder, weight in row.items()}
+    weights: dict[str, float] = {}
+    for row in c.weights:
+        weights |= {str(folder): weight for folder, weight in row.items()}
     if weights.keys() != n_chars.keys():
         found = (
             ", ".join(f"{name!r}" for name in [*n_chars][:10])
@@ -76,7 +79,8 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     documents = tokens.documents
     # a window may cross the borders of documents, but not those of folders
     if not c.within_documents:
-        documents, folders = pad(documents, (1, 0))[folders], torch.arange(len(folders)) + 1
+        documents = pad(documents, (1, 0))[folders]
+        folders = torch.arange(len(folders)) + 1
     shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
     windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
     n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(prepend=folders.new_zeros(1))
