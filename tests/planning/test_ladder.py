@@ -160,7 +160,8 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
 
 def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
     """At 100 and 25 characters per second, 100 characters take 0.5 + 2 seconds."""
-    clock, loss = 0.0, {"loss": torch.zeros(())}
+    clock = 0.0
+    loss = {"loss": torch.zeros(())}
 
     def step_of(seconds: float) -> Callable:
         def step(stage: Stage) -> dict:

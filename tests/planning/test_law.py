@@ -10,11 +10,19 @@ from planning import law
 from planning.law import FRESH, Law, Run, fit, priors
 from tests.conftest import one_line
 
-SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
+SIZES = (10_000, 40_000, 160_000)
+LENGTHS = (200_000, 600_000, 1_800_000, 5_400_000)
 LADDER = list(product(SIZES, LENGTHS))
-FLOOR, NOISE, REPEATS = 0.03, 0.02, 10.0
-# exponents, and a size and a length
-A, S, B, C, SIZE_UNIT, LENGTH_UNIT = 0.5, 0.3, 1.4, 0.5, 40_000, 1_000_000
+FLOOR = 0.03
+NOISE = 0.02
+REPEATS = 10.0
+# exponents
+A = 0.5
+S = 0.3
+B = 1.4
+C = 0.5
+SIZE_UNIT = 40_000
+LENGTH_UNIT = 1_000_000
 
 
 def planted(
@@ -24,18 +32,20 @@ def planted(
     trained = n_chars
     if n_chars > n_text:
         n_chars = n_text + n_text * repeats * (1 - np.exp(-(n_chars / n_text - 1) / repeats))
-    size, length, start = n_weights / SIZE_UNIT, n_chars / LENGTH_UNIT, trained / LENGTH_UNIT
+    size = n_weights / SIZE_UNIT
+    length = n_chars / LENGTH_UNIT
+    start = trained / LENGTH_UNIT
     return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
 
 
 def ladder(noise: float = NOISE, n_text: float = FRESH, seed: int = 0) -> list[Run]:
     random = np.random.default_rng(seed)
-    return [
-        Run(
-            n, d, FLOOR + (planted(n, d, n_text) - FLOOR) * np.exp(noise * random.standard_normal())
-        )
-        for n, d in LADDER
-    ]
+    runs = []
+    for n_weights, n_chars in LADDER:
+        excess = planted(n_weights, n_chars, n_text) - FLOOR
+        loss = FLOOR + excess * np.exp(noise * random.standard_normal())
+        runs.append(Run(n_weights, n_chars, loss))
+    return runs
 
 
 fitted = cache(partial(fit, ladder()))  # by the floor that is known
@@ -43,34 +53,30 @@ fitted = cache(partial(fit, ladder()))  # by the floor that is known
 
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_a_planted_law_is_recovered(floor):
-    found = fitted(floor=floor)
+    result = fitted(floor=floor)
     for i, exponent, error in ((1, A, 0.3), (3, S, 0.15), (5, B, 0.15), (6, C, 0.15)):
-        low, middle, high = np.quantile(found.draws[i], (0.025, 0.5, 0.975))
+        low, middle, high = np.quantile(result.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
         assert abs(middle - exponent) < error
-    low, high = np.quantile(found.draws[3], (0.025, 0.975))
+    low, high = np.quantile(result.draws[3], (0.025, 0.975))
     # the runs tell more about s than the prior
     assert high - low < 0.9 * 2 * 1.96 * priors(floor)[1][3]
-    low, high = np.quantile(found.floors, (0.025, 0.975))
+    low, high = np.quantile(result.floors, (0.025, 0.975))
     assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
-    predicted = found.predict(320_000, 10_000_000)
+    predicted = result.predict(320_000, 10_000_000)
     assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.02)
 
 
 def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
     """The beginning of training may differ from a power law by a tenth."""
-    runs = ladder(noise=0.0)
-    start = [
-        0.15 * (run.n_chars / LENGTH_UNIT) ** -B * (run.n_weights / SIZE_UNIT) ** -C for run in runs
-    ]
-    signs = np.where(np.arange(len(runs)) % 2, 1, -1)
-    found = fit(
-        [
-            run._replace(loss=run.loss + 0.1 * s * x)
-            for run, s, x in zip(runs, signs, start, strict=True)
-        ]
-    )
-    assert np.median(found.draws[7]) < np.log(0.02)
+    runs = []
+    for i, run in enumerate(ladder(noise=0.0)):
+        size = run.n_weights / SIZE_UNIT
+        start = 0.15 * (run.n_chars / LENGTH_UNIT) ** -B * size**-C
+        error = 0.1 * start if i % 2 else -0.1 * start
+        runs.append(run._replace(loss=run.loss + error))
+    result = fit(runs)
+    assert np.median(result.draws[7]) < np.log(0.02)
 
 
 def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(monkeypatch):
@@ -82,10 +88,10 @@ def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(m
 
 
 def test_predictions_far_beyond_the_ladder_are_less_certain():
-    found = fitted(floor=FLOOR)
+    result = fitted(floor=FLOOR)
     relative = []
     for factor in (1, 10, 100):
-        low, middle, high = np.array(found.predict(160_000, factor * 5_400_000)) - FLOOR
+        low, middle, high = np.array(result.predict(160_000, factor * 5_400_000)) - FLOOR
         relative.append((high - low) / middle)
     assert relative == sorted(relative)
 
@@ -114,28 +120,28 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
     losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]
     # [3, n, n_points]
     runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])
-    found = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
+    result = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
     for i, loss in enumerate(losses[:, -1]):
-        each = Law(found.runs[:, i], FRESH, floor, found.draws[:, i]).predict(*points[-1])
+        each = Law(result.runs[:, i], FRESH, floor, result.draws[:, i]).predict(*points[-1])
         inside += each.low <= loss <= each.high
     assert 0.7 < inside / n < 0.9  # three standard errors around 80%
 
 
 def test_repetitions_are_worth_less_than_fresh_text():
     text = 40_000
-    found = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
-    fresh = Law(found.runs, FRESH, FLOOR, found.draws)
+    result = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
+    fresh = Law(result.runs, FRESH, FLOOR, result.draws)
 
     def excess(law: Law, n_chars: int) -> np.ndarray:
         return law.excess_and_deviation(160_000, n_chars)[0]
 
-    gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (found, fresh)]
+    gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)]
     assert 0 < gains[0] < gains[1]
-    np.testing.assert_allclose(excess(found, text), excess(fresh, text))  # one epoch
+    np.testing.assert_allclose(excess(result, text), excess(fresh, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
-    np.testing.assert_allclose(excess(found, 10**13), excess(found, 10**14), rtol=1e-6)
-    repeats = np.quantile(np.exp(found.draws[8]), (0.05, 0.95))
+    np.testing.assert_allclose(excess(result, 10**13), excess(result, 10**14), rtol=1e-6)
+    repeats = np.quantile(np.exp(result.draws[8]), (0.05, 0.95))
     assert repeats[0] < REPEATS < repeats[1]
     # the runs tell more than the prior
     assert np.log(repeats[1] / repeats[0]) < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]

@@ -85,24 +85,20 @@ def test_a_file_that_is_not_a_plan_is_kept(tmp_path, refusal, content):
     assert victim.read_text() == content
 
 
-SHORT = ["--seconds", "1", "data.corpus=play", *KEYS]
+PLAYED = ["data.corpus=play", *KEYS]
+FOR_A_LOSS = ["--loss", "1"]
 REFUSED = [
     (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
-    (SHORT, "a ladder needs about"),
-    (["--loss", "0.3", "data.corpus=play", *KEYS], "the lowest possible loss on this text is 0.4"),
-]
-REFUSED += [
+    (["--seconds", "1", *PLAYED], "a ladder needs about"),
+    (["--loss", "0.3", *PLAYED], "the lowest possible loss on this text is 0.4"),
     ([], "--seconds --chars --loss is required"),
     (["--loss", "0"], "--loss: 0.0 is out of range"),
-    (["--loss", "1", "data.corpos=x"], "did you mean data.corpus?"),
-    (["--loss", "1", "model.d_model=32"], "model.d_model: plan.py chooses the size"),
-    (["--loss", "1", "training.max_steps=9"], "training.max_steps: plan.py chooses"),
-    (["--loss", "1", "--init-from", "last"], "unrecognized arguments: --init-from"),
-    (
-        ["--loss", "1", "initial_weights=last"],
-        "initial_weights: the small runs of a plan start from random weights",
-    ),
-    (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
+    ([*FOR_A_LOSS, "data.corpos=x"], "did you mean data.corpus?"),
+    ([*FOR_A_LOSS, "model.d_model=32"], "model.d_model: "),
+    ([*FOR_A_LOSS, "training.max_steps=9"], "training.max_steps: "),
+    ([*FOR_A_LOSS, "--init-from", "last"], "unrecognized arguments: --init-from"),
+    ([*FOR_A_LOSS, "initial_weights=last"], "initial_weights: "),
+    ([*FOR_A_LOSS, "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
 
 
@@ -118,19 +114,20 @@ def test_help_is_shown(capsys):
 
 
 def test_a_loss_is_reached_in_the_least_time():
-    law, shapes = fitted(floor=FLOOR), [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
-    least = plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.56))
+    law = fitted(floor=FLOOR)
+    shapes = [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
+
+    def chosen(**budget: float) -> plan.Choice:
+        none = dict.fromkeys(("seconds", "chars", "loss"))
+        return plan.chosen(law, shapes, Namespace(**none | budget))
+
+    least = chosen(loss=0.56)
     assert least.predicted.loss == pytest.approx(0.56, abs=0.003)
-    seconds = 0.5 * least.n_chars / least.shape.chars_per_second
-    assert (
-        plan.chosen(law, shapes, Namespace(seconds=seconds, chars=None, loss=None)).predicted.loss
-        > 0.56
-    )
-    assert (
-        plan.chosen(law, shapes, Namespace(seconds=None, chars=10**7, loss=None)).n_chars == 10**7
-    )
+    seconds = least.n_chars / least.shape.chars_per_second
+    assert chosen(seconds=0.5 * seconds).predicted.loss > 0.56
+    assert chosen(chars=10**7).n_chars == 10**7
     with one_line(ValueError, "none of the models is expected to reach 0.04"):
-        plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.04))
+        chosen(loss=0.04)
 
 
 def test_the_predicted_curve_stands_where_the_run_has_its_characters():
