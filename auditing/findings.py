@@ -97,6 +97,7 @@ def without_consequences(findings: list[Finding]) -> list[Finding]:
     own."""
     roots: list[Finding] = []
     marked = []
+
     for each in findings:
         root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
         if root and each.verdict != Verdict.OK:
@@ -110,4 +111,5 @@ def without_consequences(findings: list[Finding]) -> list[Finding]:
         elif each.verdict == Verdict.BROKEN:
             roots.append(each)
         marked.append(each)
+
     return marked

@@ -34,6 +34,7 @@ def main(service: str, target: str, folder: Path, audit: int) -> None:
     from auditing.process import read, write
 
     served, answer = started(service, target)
+
     for number in count():
         if os.getpid() != process:  # a child that the target forked: it must not answer too
             os._exit(0)
@@ -94,19 +95,23 @@ def import_target(target: str) -> Any:
         raise TargetError(
             f"{place!r} is not a Python file: TARGET is module:callable or file.py:callable"
         )
+
     sys.path.insert(0, str(Path.cwd()))
+
     try:
         found: Any = (
             import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
         )
     except BaseException as error:
         raise TargetError(f"cannot import {place!r}: {raised(error)}") from error
+
     for part in name.split(".") if name else ():
         if not hasattr(found, part):
             raise TargetError(
                 f"{place!r} has no {name!r}: TARGET is module:callable or file.py:callable"
             )
         found = getattr(found, part)
+
     return found
 
 

@@ -57,11 +57,13 @@ class TargetProcess:
         )
         self.printed = Thread(target=forward, args=(self.process.stdout,), daemon=True)
         self.printed.start()
+
         try:
             self._answer(f"importing {self.target!r}")
         except BaseException:
             self._end()
             raise
+
         return self
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -76,6 +78,7 @@ class TargetProcess:
         """The next answer; `what` is what the process does until it comes."""
         path = self.folder / f"answer-{self.n_answers}"
         began = time.monotonic()
+
         while not path.exists():
             if self.process.poll() is not None:
                 status = exit_status(self.process.returncode)
@@ -85,6 +88,7 @@ class TargetProcess:
                 self._end()
                 raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
             time.sleep(pause(elapsed))
+
         self.n_answers += 1
         answer = read(path)
         if isinstance(answer, TargetError):
@@ -135,12 +139,14 @@ def family(pid: int, mark: str) -> set[int]:
     """
     parents = {}
     members = {pid}
+
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or belongs to another user
             number = int(folder.name)
             parents[number] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if mark.encode() in (folder / "environ").read_bytes():
                 members.add(number)
+
     while children := {each for each, parent in parents.items() if parent in members} - members:
         members |= children
     return members

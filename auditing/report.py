@@ -45,6 +45,7 @@ def terminal(report: Report, colors: bool) -> str:
     """The report as lines of at most 100 columns: the evidence of each finding, and the cause below
     it unless it is ok."""
     lines = [*textwrap.wrap(report.title, 100), ""]
+
     for finding in report.findings:
         text = f"{finding.verdict:{INDENT - 2}}  {finding.name}: {finding.found}"
         text += "" if finding.found == finding.expected else f"; expected {finding.expected}"
@@ -57,6 +58,7 @@ def terminal(report: Report, colors: bool) -> str:
         lines += textwrap.wrap(
             note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT
         )
+
     return "\n".join([*lines, "", *textwrap.wrap(report.summary, 100)])
 
 

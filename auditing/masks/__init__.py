@@ -17,10 +17,12 @@ def assert_masks(target: Any, **options: Any) -> None:
     Raises TargetError if the target cannot be called, ValueError if an option is invalid.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
+
     try:
         findings = audit_masks(target, **options).findings
     except (TargetError, ValueError) as error:
         raise error.with_traceback(None) from None
+
     broken = [finding.line() for finding in findings if finding.verdict == Verdict.BROKEN]
     if broken:
         raise AssertionError("\n".join(broken))

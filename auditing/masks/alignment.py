@@ -40,6 +40,7 @@ def sources(
         best = with_moved_tokens(ids, best, inputs, known, special)
         if fit(best, known) > CERTAIN:
             return best
+
     anchored = by_anchors(ids, real, known, gram)
     is_placed = anchored >= 0
     if (inputs == flat[anchored])[is_placed].sum() < 0.5 * is_placed.sum():  # labels may be wrong
@@ -81,6 +82,7 @@ def with_moved_tokens(
     seen = is_text & (inputs != here) & (inputs == after)
     pairs = moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1])
     added = np.isin(known, special) & is_text & (known != here)
+
     for row in np.flatnonzero(pairs.any(1) | added.any(1)):
         begin = places[row].max() // width * width
         text = flat[begin : begin + width]
@@ -90,6 +92,7 @@ def with_moved_tokens(
             if j - i == end - k:  # equal, or replaced, but not a special token by another
                 is_kept = (text[i:j] == known[row, k:end]) | ~np.isin(text[i:j], special)
                 places[row, k:end] = np.where(is_kept, np.arange(begin + i, begin + j), -1)
+
     return places
 
 

@@ -57,6 +57,7 @@ class Expected:
         if claims.shares and not stated:
             self.shares = claims.shares
             self.source = "the target's own attributes"
+
         self.whole_words = claims.whole_words or (stated is not None and stated.unit == "word")
 
 
@@ -76,6 +77,7 @@ def check_amounts(
         labels = main.per_window(main.selected)
         rates = (labels / (main.per_window(main.eligible) + 1))[labels > 0]
         rates = rates[:: 1 + len(rates) // 4000]
+
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
     yield from check_empty(measured, rates, run)
 
@@ -92,6 +94,7 @@ def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]
     masked = Share(padded.masked.sum((1, 2)), padded.selected.sum((1, 2)))
     rate = structure.rate.value
     one_more = is_short.sum() / max(1, selected.totals.sum())
+
     for what, name, share, usual, reach in (
         ("selected", "selected-by-length", selected, rate, one_more + 0.1 * rate),
         ("[MASK]", "kind-by-length", masked, structure.shares[0], MOST_ROUNDED),
@@ -148,12 +151,14 @@ def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[
     counts = structure.counts
     if structure.is_fixed or counts.var() >= 0.5 * structure.independent_variance:
         return False
+
     for n in lengths:
         share_drawn = counts.mean() / lengths[-1]
         for k in (math.floor(rate * n), math.ceil(rate * n)):
             expected = 1 - (1 - 1 / n) ** k
             if counts.max() <= k and abs(share_drawn / expected - 1) < 0.01:
                 return True
+
     return False
 
 
@@ -175,6 +180,7 @@ def check_counts(measured: Measured, structure: Structure, expected: Expected) -
     if least:
         text += ", at least 1"
         fields = {"verdict": Verdict.DIFFERS}
+
     return finding("labels per window", text, usual, evidence, "rounded-down", **fields)
 
 
@@ -190,10 +196,12 @@ def least_if_rounded_down(measured: Measured, expected: Expected) -> int | None:
     for product in products:
         if (np.abs(chosen - np.maximum(product, 0.5)) <= 0.5 + 1e-6).all():
             return None  # rounded to the nearest
+
     for product in products:
         for least in (1, 0):
             if (chosen == np.maximum(least, np.floor(product + 1e-6))).all():
                 return least
+
     return None
 
 
@@ -206,6 +214,7 @@ def check_empty(measured: Measured, rates: Array, run: float = 1.0) -> Iterator[
     """Windows without labels, against independent selection of runs of the usual length at some
     rates."""
     every = {"main": measured.main, **measured.others}
+
     for name, texts in (
         ("empty windows", ("main", "long")),
         ("empty short windows", ("short", "padded")),
@@ -235,6 +244,7 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
     unchanged. If tokens are drawn from all ids, it may also be [MASK], with the same probability.
     """
     masked, random, kept = shares
+
     for p in same:
         for q in {0.0, p}:
             seen = (masked + random * q, random * (1 - p - q), kept + random * p)
@@ -244,6 +254,7 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
             ]
             if not any(differs):
                 return True
+
     return False
 
 
@@ -270,6 +281,7 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
             fields["cause"] = f"The shares are not those of {expected.source}."
         elif not expected.shares_are_stated:
             wanted = recipe_named("BERT").shares
+
     shares = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged".format(*structure.shares)
     usual = "{:.1%}, {:.1%}, {:.1%}".format(*wanted)
     worst = int(np.abs(np.subtract(structure.shares, wanted)).argmax())
@@ -312,6 +324,7 @@ def check_words(main: Table, structure: Structure, expected: Expected) -> Iterat
         evidence = f"runs of {structure.mean_run:.0f} tokens, words of {sizes.mean():.1f}"
     elif expected.whole_words and whole < 0.5:
         bug = "word-part-left" if structure.is_clustered else "pieces-alone"
+
     independent = float((rate**sizes).sum() / (1 - (1 - rate) ** sizes).sum())
     usual = "all" if expected.whole_words else f"{independent:.1%} if independent"
     yield finding("whole words", f"{whole:.1%} whole", usual, evidence, bug)
@@ -349,6 +362,7 @@ def check_random(main: Table) -> Iterator[Finding]:
     elif shares := uneven_shares(ranks, np.nonzero(where)[0], len(ordinary), len(main.inputs)):
         bug = "not-uniform"
         fields = {"recipes": ("frequency",), "chart": shares}
+
     usual = f"all {len(ordinary):,} ordinary ids"
     yield finding(
         "random tokens", f"ids {ids.min()} to {ids.max()}", usual, evidence, bug, **fields

@@ -41,12 +41,14 @@ def audit_masks(target: Any, **options: Any) -> Report:
     state = random.getstate()
     state_of_numpy = np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+
     try:  # the audit seeds the generators, which are the caller's
         with torch.random.fork_rng(devices):
             measured = measure(lambda name, *arguments: getattr(service, name)(*arguments), stated)
     finally:
         random.setstate(state)
         np.random.set_state(state_of_numpy)
+
     return audit_measured(measured, name)
 
 
@@ -143,6 +145,7 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     surest = surest_pairs(pairs)
     in_order = sorted(surest.values(), key=rank)
     findings = [judged(pair, recipe, structure) for pair in in_order]
+
     for outcome in dict.fromkeys(pair.outcome for pair in pairs):
         tested = [pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested]
         free = [pair for pair in tested if not pair.is_found]
@@ -153,6 +156,7 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
                 text = f"not by {', '.join(dict.fromkeys(names))}"
             evidence = f"{sum(pair.found.n_tested for pair in free):,} shares tested"
             findings.append(finding(f"{outcome} by anything else", text, "not at all", evidence))
+
     return findings
 
 
@@ -162,12 +166,14 @@ def surest_pairs(pairs: list[Pair]) -> dict[tuple[str, str], Pair]:
     by_id = ("selected", "id")
     has_missed_ids = any(pair.key == by_id and pair.found.never for pair in pairs)
     surest: dict[tuple[str, str], Pair] = {}
+
     for pair in pairs:
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
         if not pair.is_found or (key == by_id and has_missed_ids):  # `check_ids` names these
             continue
         if key not in surest or pair.z > surest[key].z:
             surest[key] = pair
+
     return surest
 
 
@@ -232,6 +238,7 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     elif others:
         fields["verdict"] = Verdict.DIFFERS
         fields["recipes"] = tuple(each.name for each in others)
+
     name = f"{pair.outcome} by {pair.circumstance}"
     return finding(name, pair.text(), usual, f"|z| = {pair.z:.1f}", bug, **fields)
 

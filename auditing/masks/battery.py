@@ -178,6 +178,7 @@ class Drawn:
         of_row = self.windows % n_rows * BINS // n_rows
         of_column = self.at % width * BINS // width
         of_token_before = np.roll(self.new, 1) * n_bins // self.n_ordinary
+
         for name, along, classes in (
             ("original", "the original's id class", of_original),
             ("position", "eighth of the window", of_column),
@@ -203,6 +204,7 @@ class Drawn:
         width = self.table.inputs.shape[2]
         text = self.text
         other = self.others
+
         for distance, side in ((-1, "before"), (1, "after"), (-width, "in the row above")):
             here = text[(self.at + distance) % len(text)] == self.tokens
             there = text[(self.at[other] + distance) % len(text)] == self.tokens
@@ -227,11 +229,13 @@ class Drawn:
         shares = counts / np.maximum(1, (originals < n).sum(1, keepdims=True))
         scores = np.zeros((n_calls, 1))
         totals = np.zeros((n_calls, 1))
+
         for call in range(n_calls):
             more = shares[call] - shares[call - 1]
             drawn = self.new[self.calls == call]
             scores[call] = more[drawn].sum()
             totals[call] = len(drawn) * shares[call] @ more
+
         what = "random tokens are drawn from the tokens of their batch"
         found = of_means(scores, totals)
         return Pair("replacement", "batch", what, "", found, effect=0.3, rises=True)
@@ -245,6 +249,7 @@ class Drawn:
         differ = (self.new[other] != self.old).mean()
         columns = self.calls * width + self.at % width
         places = self.at % (n_rows * width)
+
         for name, what, group, by_chance in (
             ("other replacements", "the next random token is the same", self.windows, chance),
             ("original", "the same original gets the same random token", self.old, chance / differ),

@@ -68,6 +68,7 @@ class Service:
         if tokens is None:
             raise TargetError(UNKNOWN)
         self.tokens, problems = tokens, []
+
         for target in candidates(self.function, options.kind):
             self.target = target
             try:
@@ -85,6 +86,7 @@ class Service:
                     most_frequent(masked.inputs[masked.inputs != text.ids], 0.5)
                 )
             return Facts(self.function, target.kind, self.tokens)
+
         raise TargetError(problems[0] + ": --kind says how to call it" * (options.kind is None))
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
@@ -97,6 +99,7 @@ class Service:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
             except (ValueError, TypeError, NotImplementedError):  # a tokenizer of another interface
                 self.words = []
+
         of_words: list[Any] = [tokenizer, self.words] if tokenizer and self.words else []
         write: Callable[..., Text] = tokenized_text if of_words else abstract_text
         self.texts[name] = write(*of_words, self.tokens, n_windows, width, is_ragged, seed)
@@ -152,6 +155,7 @@ def in_child(function: Callable[[], Any], call: str) -> Any:
             how = exit_status(os.waitstatus_to_exitcode(status))
             raise TargetEndedError(f"{call}: the target ended the process that called it ({how})")
         answer = read(path)
+
     if isinstance(answer, TargetError):
         raise answer
     return answer

@@ -30,11 +30,13 @@ class Service:
                 line = f"a function that makes a loader must take no arguments: {error}"
                 raise TargetError(line) from None
             made = imported()
+
         loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
         loader = getattr(loader, "base_dataloader", loader)  # Accelerate's wrapper iterates it
         if not isinstance(loader, Iterable):
             wanted = "a DataLoader, a Trainer, or batches"
             raise TargetError(f"the target made {describe(loader)} instead of {wanted}")
+
         self.made = made
         self.loader: Any = loader
 
@@ -46,10 +48,12 @@ class Service:
         processor = SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None))
         model = getattr(self.made, "model", None)  # of a Trainer
         owner = collator
+
         for each in (collator, processor, getattr(model, "config", None)):
             if token_ids(each, MaskOptions()):
                 owner = each
                 break
+
         tokens = token_ids(owner, options)
         if tokens is None:
             raise TargetError(UNKNOWN)
@@ -80,15 +84,18 @@ class Service:
         if collate is not None and getattr(loader, "num_workers", 1) == 0:
             loader = copy(loader)
             loader.collate_fn = recording
+
         batches = list(islice(iter(loader), n_batches))
         if not batches:
             line = "the loader has no batches: each iteration must give them again"
             raise TargetError(f"{line} (a generator cannot)")
+
         line = f"a batch is {describe(batches[0])}"
         answers = []
         for batch in batches:
             answer = read(batch, None, fill, line)
             answers.append(replace(answer, extras=answer.columns))  # others may be large
+
         return list(zip(answers, texts or [None] * len(answers), strict=False))
 
 

@@ -100,6 +100,7 @@ def measure(call: Call, options: MaskOptions) -> Measured:
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
     main = target.masked("main", np.concatenate([orders[0], *orders])).read()
     others = {}
+
     for name, (n_windows, width, passes) in OTHERS.items():
         if name == "padded" and target.facts.tokens.padding is None:
             continue
@@ -113,6 +114,7 @@ def measure(call: Call, options: MaskOptions) -> Measured:
             ignored=main.ignored,
             shift=main.shift,
         )
+
     alone = target.of_one_window()
     return Measured(options, target.facts, main, target.answers, others, alone, workers)
 
@@ -127,6 +129,7 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
     begins: dict[bytes, int] = {}  # the place of each text, which is the same in both epochs
     n_places = 0
     knows_texts = True
+
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
             if ids is None:
@@ -146,5 +149,6 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             column["source"] = np.where(is_text, begin[row] + place, -1)
             columns.append(column)
             answers.append(answer)
+
     main = stacked(columns, tokens).read()
     return Measured(options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=knows_texts)

@@ -285,6 +285,7 @@ class Sample:
         for stratum in self.strata:  # whose own share makes the outcomes in it differ
             correction = variance / np.maximum(1, np.bincount(stratum)[stratum] - 1)
             products += correction[two] * (stratum[one] == stratum[two])
+
         calls = self.calls[two]
         scores = np.bincount(calls, products, self.n_calls)[:, None]
         totals = np.bincount(calls, variance[two], self.n_calls)[:, None]

@@ -50,6 +50,7 @@ def recipe_named(name: str) -> Recipe:
     for recipe in RECIPES:
         if recipe.name.lower() == wanted:
             return recipe
+
     known = "; ".join([*TABLE, "RoBERTa", "MosaicBERT", "MaskGIT"])
     raise ValueError(f"unknown recipe {name!r}: choose one of {known}")
 
@@ -83,6 +84,7 @@ class Structure:
         for pair in pairs:
             if pair.outcome == "selected" and pair.is_found:
                 dependences[pair.circumstance] = pair.found
+
         near = dependences.get("neighbors")
         # Neighbors are selected together.
         self.is_clustered = near is not None and near.shares[0] > near.mean

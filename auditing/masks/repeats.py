@@ -99,6 +99,7 @@ def check_other_calls(measured: Measured, repeats: Repeats) -> Finding:
         fields["recipes"] = ("BERT's prepared data",)
         if (measured.options.recipe or "").lower() != "roberta":
             fields["verdict"] = Verdict.DIFFERS
+
     n_calls = f"{len(measured.main.inputs):,} calls"
     return finding("masks of another call", text, "new masks", n_calls, bug, **fields)
 

@@ -59,6 +59,7 @@ def check_rules(measured: Measured) -> Iterator[Finding]:
         yield finding("labels where selected", offset, "original ids", evidence, "labels-shifted")
     else:
         yield from check_labels(measured, labelled, changed)
+
     yield from check_calls(measured)
     yield from check_inputs(measured)
     yield from check_attention(measured.others.get("padded", main))
@@ -120,6 +121,7 @@ def check_special(tables: list[Table]) -> Iterator[Finding]:
     tokens = tables[0].tokens
     padding = [] if tokens.padding is None else [tokens.padding]
     special = [id for id in tokens.special if id not in (tokens.padding, tokens.unknown)]
+
     for name, bug, ids, is_real in (
         ("padding selected", "padding-labelled", padding, False),
         ("special tokens selected", "special-selected", special, True),
@@ -155,6 +157,7 @@ def ignored_label(measured: Measured) -> Finding:
         is_id = 0 <= ignored < main.tokens.n_tokens
         bug = "ignored-in-vocabulary" if is_id else "wrong-ignored-label"
         fields = {"verdict": Verdict.DIFFERS}
+
     evidence = f"{n_in_text:,} times in the text"
     return finding("ignored label", str(ignored), str(usual), evidence, bug, **fields)
 
@@ -221,6 +224,7 @@ def check_epochs(main: Table) -> Iterator[Finding]:
         more = after.sum() / before.sum()
         text = f"{stay:.0%} selected again, {more:.2f} times as many in all"
         bug = "argument-modified" if stay > 0.95 and more > 1.1 else None
+
     name = "masks of the first epoch in the second"
     yield finding(name, text, "new masks, as many", f"{before.size:,} positions", bug)
 
@@ -232,11 +236,13 @@ def selected_twice(main: Table) -> tuple[Array, Array]:
     n_places = int(main.source.max()) + 1
     exists = np.zeros((2, n_places), dtype=bool)
     selected = np.zeros((2, n_places), dtype=bool)
+
     for epoch, calls in enumerate((slice(0, half), slice(half, None))):
         source = main.source[calls]
         is_text = source >= 0
         exists[epoch, source[main.eligible[calls] & is_text]] = True
         selected[epoch, source[main.selected[calls] & is_text]] = True
+
     before, after = selected[:, exists.all(0)]
     return before, after
 
@@ -264,6 +270,7 @@ def check_inputs(measured: Measured) -> Iterator[Finding]:
     if special.sum() < HARMLESS * len(drawn):
         recipe = "BERT's own code, with 5 special of 30,522 tokens"
         fields = {"verdict": Verdict.DIFFERS, "recipes": (recipe,)}
+
     bug = "special-as-replacement"
     yield never("special among random", special, len(drawn), "special", bug, **fields)
 
@@ -307,6 +314,7 @@ def check_extras(measured: Measured) -> Iterator[Finding]:
     names: set[str] = set()
     for call in first:
         names.update(call.columns)
+
     for name in sorted(names):
         calls = [call for call in first if name in call.columns]
         part = np.concatenate([call.columns[name].ravel() for call in calls])
@@ -358,6 +366,7 @@ def moves_of_input(measured: Measured, name: str) -> Array:
     n = len(main.inputs) // measured.n_passes
     moves = [np.zeros((3, 1))]
     pairs = zip(measured.answers[:n], measured.answers[n : 2 * n], strict=False)
+
     for i, (one, two) in enumerate(pairs):
         has_both = name in one.columns and name in two.columns
         if has_both and np.array_equal(main.source[i], main.source[n + i]):
@@ -365,4 +374,5 @@ def moves_of_input(measured: Measured, name: str) -> Array:
             input = two.columns[name].astype(float) - one.columns[name]
             masks = (main.selected[n + i].astype(float) - main.selected[i])[:rows, :width]
             moves.append(np.stack([input, masks, masks.cumsum(1)]).reshape(3, -1))
+
     return np.concatenate(moves[1:] or moves, axis=1)

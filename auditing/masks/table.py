@@ -179,10 +179,12 @@ def shift_of(table: Table, changed: Array, ignored: int) -> int:
         return 0
     for shift in (-1, 1, -2, 2):
         fits[shift] = fit(shift)
+
     for which in (0, 1):
         best = max(fits, key=lambda shift: fits[shift][which])
         if best and fits[best][which] > 0.8 and fits[0][which] < 0.5:
             return best
+
     return 0
 
 
@@ -221,6 +223,7 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
     """One table of calls, whose columns `[rows, width]` may differ in shape."""
     shape = np.max([call["inputs"].shape for call in calls], axis=0)
     columns: dict[str, Any] = {}
+
     for name, fill in FILLS.items():
         parts: list[Any] = [call.get(name) for call in calls]
         if any(part is None for part in parts):
@@ -230,6 +233,7 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
         columns[name] = np.full((len(calls), *shape), fill, dtype=parts[0].dtype)
         for one, part in zip(columns[name], parts, strict=True):
             one[: part.shape[0], : part.shape[1]] = part
+
     return Table(**columns, tokens=tokens, mask=tokens.mask, ignored=tokens.ignored)
 
 

@@ -46,6 +46,7 @@ class Target:
         before = [matrix(ids).copy() for ids in held]
         call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
         process = os.getpid()
+
         try:
             returned = self.function(argument)
         except Exception as error:
@@ -53,6 +54,7 @@ class Target:
         finally:
             if os.getpid() != process:  # a child that the target forked: it must not go on
                 os._exit(0)
+
         is_modified = any_differs(zip(held, before, strict=True))
         is_reused = any_differs(self.last)
         shape = (len(rows), text.ids.shape[1]) if self.kind in PLAIN else None
@@ -62,6 +64,7 @@ class Target:
         for part in parts_of(returned)[0].values():
             if isinstance(part, torch.Tensor | np.ndarray):
                 self.last.append((part, matrix(part).copy()))
+
         return replace(answer, extras=answer.columns, is_modified=is_modified, is_reused=is_reused)
 
     def argument(self, text: Text, rows: Array, tokens: TokenIds) -> Any:
@@ -116,6 +119,7 @@ def matrix(value: Any, fill: int = 0) -> Array:
             widths = [(0, longest - len(row))] + [(0, 0)] * (row.ndim - 1)
             padded.append(np.pad(row, widths, constant_values=fill))
         return np.stack(padded)
+
     return np.asarray(value)
 
 
@@ -142,18 +146,22 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
             raise TargetError(f"{line}, which lacks {missing}")
         wanted = "the two tensors (inputs, labels)" if shape else "a dict with input_ids and labels"
         raise TargetError(f"{line} instead of {wanted}")
+
     for name, key in (("inputs", key_of_inputs), ("labels", key_of_labels)):
         device = getattr(parts[key], "device", None)
         if shape and isinstance(device, torch.device) and device.type != "cpu":
             raise TargetError(f"{line}: {name} is on another device than the argument")
+
     inputs = ids_of(parts.pop(key_of_inputs), shape, padding, line, "inputs")
     labels = ids_of(parts.pop(key_of_labels), inputs.shape, -100, line, "labels")
     extras = {}
+
     for key, part in parts.items():
         if isinstance(part, ARRAYS):
             array = matrix(part)
             if array.dtype.kind in "biuf":
                 extras[f"item {key + 1}" if isinstance(key, int) else str(key)] = array
+
     dtype = str(labels.dtype)
     return Masked(inputs.astype(np.int64), labels.astype(np.int64), extras, dtype)
 
@@ -181,21 +189,25 @@ def resolve(imported: Any) -> Any:
         if inspect.ismodule(imported):
             how = ": name a function, as file.py:function"
         raise TargetError(f"the target has the type {type(imported).__name__}{how}")
+
     try:
         parameters = inspect.signature(imported).parameters
     except (TypeError, ValueError):  # built-in functions have no signature
         return imported
+
     if parameters:
         if inspect.isclass(imported):
             line = f"the target {imported.__name__} is a class"
             raise TargetError(f"{line}: name an instance, or a function that makes one")
         return imported
+
     made = imported()
     if not callable(made):
         line = f"the target takes no arguments and returned {describe(made)} instead of a masker"
         if isinstance(made, Iterable):
             line += ": `folio-audit loader` audits batches"
         raise TargetError(line)
+
     return made
 
 
@@ -207,6 +219,7 @@ def candidates(function: Any, kind: str | None) -> Iterator[Target]:
         kinds = ["collator", "dict", *PLAIN]
     else:
         kinds = [*PLAIN, "dict", "collator"]
+
     for each in kinds:
         if each in PLAIN:
             yield Target(function, each)

@@ -103,6 +103,7 @@ def tokenized_text(
     real = np.arange(width) < lengths[:, None]
     if pads_left:
         real = real[:, ::-1]
+
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
         texts = []
@@ -118,6 +119,7 @@ def tokenized_text(
             for i, row in enumerate(rows):
                 numbers = encoded.word_ids(i)
                 word_of[row, columns] = [-1 if word is None else word for word in numbers]
+
     if not is_fast:
         return Text(ids, real)
     end = ids[0, columns][-1]  # [SEP], if the tokenizer ends its windows with it
@@ -129,6 +131,7 @@ def tokenized_text(
         ids[rows, places] = end
         word_of[rows, places] = -1
         offsets[rows, places] = 0
+
     return Text(ids, real, word_of, offsets)
 
 
@@ -142,12 +145,14 @@ def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> 
     """Words of one to three pieces of the vocabulary, only letters, that the tokenizer does not map
     to [UNK]."""
     pieces = []
+
     for id in rng.permutation(tokens.ordinary)[: 4 * N_WORDS]:
         piece = str(tokenizer.convert_ids_to_tokens(int(id))).removesuffix("</w>")
         for prefix in PREFIXES:
             piece = piece.removeprefix(prefix)
         if piece.isalpha() and piece.isascii():
             pieces.append(piece)
+
     if not pieces:
         return []
     counts = rng.integers(1, LONGEST_WORD + 1, N_WORDS)
@@ -155,9 +160,11 @@ def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> 
     for count in counts:
         numbers = rng.integers(len(pieces), size=count)
         words.append("".join(pieces[i] for i in numbers))
+
     encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
     known = []
     for word, ids in zip(words, encoded, strict=True):
         if ids and tokens.unknown not in ids:
             known.append(word)
+
     return known

@@ -127,11 +127,13 @@ def attribute(target: Any, names: Iterable[str]) -> Any:
             if target.keywords.get(name) is not None:
                 return target.keywords[name]
         target = target.func
+
     for owner in (target, getattr(target, "__self__", None)):
         for name in names:
             value = getattr(owner, name, None)
             if value is not None:
                 return value
+
     return None
 
 
@@ -168,6 +170,7 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
         padding = number(target, "padding")
         special = stated_special(target)
         n_tokens = number(target, "n_tokens")
+
     n_tokens = options.n_tokens or n_tokens
     if n_tokens is None:
         return None

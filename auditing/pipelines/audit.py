@@ -56,6 +56,7 @@ def audit_with(
         raise TargetError(
             "no training and no evaluation batch hides a labelled character with [MASK]"
         )
+
     announce(
         f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now"
     )
@@ -67,6 +68,7 @@ def audit_with(
             each.bug for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))
         ]
         findings += check_losses(measured.losses(), references, measured.table, *leaks[:1])
+
     title = "Pipeline {0}: {model}, {n_weights:,} weights, {optimizer}; trained on the play for {1:,} steps"
     exact = ", ".join(f"{name} {values.mean():.3f}" for name, values in references.items())
     summary = f"Exact losses at [MASK], in nats per character: {exact}. {counts_of(findings)}."
@@ -77,6 +79,7 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
     """All findings that need no training, and the predictions to measure after it."""
     call("shake", SHAKEN)
     findings, every = list[Finding](), list[Predictions]()
+
     for which, text in (("training", play.training[:N_TEXT]), ("evaluation", play.validation)):
 
         def build(name: str, text: Array, is_training: bool = which == "training") -> list[Masked]:
@@ -91,10 +94,12 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
         if table.masked.any():
             found, rebuilt = check_rebuilt(every[-1], build, text, play.tokens)
             findings += [found, *check_others(every[-1], rebuilt)]
+
     measured = every[1] if every[1].table.masked.sum() >= MIN_SCORED else every[0]
     if measured.table.masked.any():
         findings.append(check_loss(measured, play.tokens))
         findings += check_predictions(measured, play.tokens.n_ordinary, seed)
+
     call("shake", 0.0)
     return findings, measured
 

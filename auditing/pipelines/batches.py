@@ -42,6 +42,7 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
             f"the inputs {shape} do not show the text that make_batches was given:"
             " they must be windows [batch, seq_len] of its ids, in its order"
         )
+
     return replace(table.read(), mask=tokens.mask)
 
 
@@ -53,6 +54,7 @@ def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     for column in batch.columns.values():
         if column.dtype == bool and column.any() and column[is_masked].all():
             marks.append(column)
+
     labels = batch.labels
     if marks and most_frequent(labels, 0.5) is None:
         labels = np.where(min(marks, key=np.sum), labels, -100)
@@ -60,6 +62,7 @@ def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     for key, part in batch.extras.items():
         if part.dtype != bool or key == "attention_mask":
             extras[key] = part
+
     return replace(batch, labels=labels, extras=extras)
 
 
@@ -88,10 +91,12 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
     hidden_only = np.setdiff1d(table.source[hidden], [-2, -1, *table.source[~hidden]])
     other = text.copy()
     random = np.random.Generator(np.random.PCG64(0))
+
     for is_of_kind in (str.islower, str.isupper) if letters else (str,):
         ids = [i for i, character in enumerate(tokens.characters) if is_of_kind(character)]
         chosen = hidden_only[np.isin(text[hidden_only], ids)]
         other[chosen] = random.choice(text[np.isin(text, ids)], len(chosen))
+
     return other
 
 
@@ -106,6 +111,7 @@ def check_rebuilt(
     if any(differ(one, two) for one, two in zip(first.batches, after, strict=False)):
         found = "they differ anyway, so leaks do not show"
         return finding(name, found, usual, "exact", "not-reproducible"), []
+
     for letters in (False, True):
         # The windows may be cut at line ends or words, which may be hidden: then letters only.
         other = altered(first.table, text, tokens, letters)
@@ -113,6 +119,7 @@ def check_rebuilt(
         bug = leak_of(first.table, after[: len(first.batches)], other, tokens)
         if not bug:
             break
+
     evidence = f"{(other != text).sum():,} hidden characters"
     if bug:
         return finding(name, "inputs change", usual, evidence, bug), []
@@ -143,6 +150,7 @@ def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Find
     """A finding per further tensor that differs in rebuilt batches beside equal inputs: the model
     must not use it."""
     findings = []
+
     for key in predictions.batches[0].extras:
         i = first_difference(predictions.batches, after, key)
         if i is None:
@@ -156,6 +164,7 @@ def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Find
         name = f"{predictions.name}: {key} rebuilt"
         text = f"it depends on hidden characters, and {moves(moved)}"
         findings.append(finding(name, text, "no change", "exact", "leak-target", verdict=verdict))
+
     return findings
 
 

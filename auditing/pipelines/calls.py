@@ -55,6 +55,7 @@ class Service:
             raise TargetError(
                 f"make_model returned {describe(made)}: it must return a module, or (module, optimizer)"
             )
+
         trainable = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.is_ours = given is None
         self.optimizer: Any = (
@@ -80,15 +81,18 @@ class Service:
         `measure` by a name."""
         self.kept[name], found, n = [], [], 0
         seed_generators(seed)
+
         for batch in self._batches(text, seed, training):
             self.kept[name].append(batch)
             found.append(read_batch(batch, self.tokens))
             if (n := n + found[-1].inputs.size) >= n_characters:
                 break
+
         if not found:
             raise TargetError(
                 f"make_batches called with ids [{len(text)}] and training={training} made no batch"
             )
+
         return found
 
     @torch.no_grad()
@@ -133,6 +137,7 @@ class Service:
             self.optimizer is None or not loss.requires_grad
         ):  # nothing can be trained: `unchanged` shows it
             return
+
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
@@ -160,6 +165,7 @@ class Service:
                     logits.dim() == 2 or logits.shape[:-1] == shape
                 ):
                     return loss, logits
+
         call = f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}"
         wanted = (
             f"(loss, logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"

@@ -67,11 +67,13 @@ def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tupl
         np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured
     )  # bfloat16, float16
     every = [known_numbers(each, characters) for each in measured]
+
     for name in every[0]:
         values = np.array([numbers.get(name, np.nan) for numbers in every])
         close = (LOOSE if is_rounded else RELATIVE) * np.abs(values) + ABSOLUTE
         if (np.abs(values - [each.loss for each in measured]) <= close).all():
             return name
+
     return "none of the usual means", "unknown-loss"
 
 
@@ -91,6 +93,7 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
     for i, name in enumerate(characters):
         what = f"the mean without the labels {name!r} (id {i})"
         numbers[what, "wrong-ignored-label"] = m.mean(labelled=m.labelled & (m.labels != i))
+
     divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
     what = f"the sum over labelled positions, divided by {divisor}"
     numbers[what, "wrong-mean"] = total / max(1, divisor)
@@ -114,6 +117,7 @@ def wrong_means(m: MeasuredLoss, losses: Array, total: float) -> dict[tuple[str,
     for row, labelled in zip(losses, m.labelled, strict=True):
         if labelled.any():
             windows.append(mean_of(row[labelled]))
+
     return {
         ("the sum over labelled positions, not their mean", bug): total,
         ("the sum divided by all positions, labelled or not", bug): total / m.labels.size,

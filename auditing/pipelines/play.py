@@ -52,6 +52,7 @@ class Automaton:
         for draw in draws:
             states.append(state)
             state = successors[state][bisect_right(cumulative[state], draw)]
+
         return self.char_of_state.numpy()[states]
 
     @cached_property
@@ -90,6 +91,7 @@ class Automaton:
         for start in range(0, len(shown), WINDOWS_AT_ONCE):
             some = slice(start, start + WINDOWS_AT_ONCE)
             parts.append(self._joint(shown[some], wanted[some], given))
+
         joint = torch.cat(parts)
         return joint / joint.sum(1, keepdim=True)
 
@@ -99,11 +101,13 @@ class Automaton:
         forward = self._forward(shown, wanted, given)
         future = torch.ones(self.n_states, n_windows, dtype=torch.float64)  # P(shown after | state)
         sums = torch.zeros(seq_len, self.n_chars, n_windows, dtype=torch.float64)
+
         for t in reversed(range(seq_len)):
             if t in forward:
                 sums[t].index_add_(0, self.char_of_state, forward.pop(t) * future)
             future = self.transitions @ (future * self._likelihood(shown[:, t], given))
             future /= future.sum(0)
+
         return sums.permute(2, 0, 1)[wanted]
 
     def _forward(self, shown: Tensor, wanted: Tensor, given: Tensor) -> dict[int, Tensor]:
@@ -111,6 +115,7 @@ class Automaton:
         any window."""
         kept = {}
         state = self.stationary[:, None].expand(-1, len(shown))
+
         for t in range(shown.shape[1]):
             if t:
                 state = self.transposed @ state
@@ -118,6 +123,7 @@ class Automaton:
             state /= state.sum(0)
             if wanted[:, t].any():
                 kept[t] = state
+
         return kept
 
     def _likelihood(self, shown: Tensor, given: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class Predictions:
             everywhere = np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
             everywhere[labelled] = logits
             logits = everywhere
+
         is_softmax = are_probabilities(logits)
         log_probs = np.log(np.maximum(logits, 1e-30)) if is_softmax else log_softmax(logits)
         truth = self.of_batch(i, np.where(table.source >= 0, table.originals, -1))

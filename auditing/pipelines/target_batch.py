@@ -73,9 +73,11 @@ def changed(batch: Any, changes: Mapping[str, Array], tokens: Tokens) -> Any:
     for name, value in changes.items():
         of_target = tokens.of_audit(value) if name in ("inputs", "labels") else value
         new[key_of[name]] = torch.as_tensor(of_target).to(torch.as_tensor(parts[key_of[name]]))
+
     if not isinstance(batch, Mapping):
         values = [new.get(i, value) for i, value in enumerate(batch)]
         return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+
     other: Any = copy(batch)  # of the same type, such as a BatchEncoding
     for key, tensor in new.items():
         other[key] = tensor

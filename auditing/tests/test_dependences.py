@@ -159,6 +159,7 @@ def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) ->
             return table_of(
                 rng, ids, random=np.broadcast_to(rng.integers(N_ORDINARY, size=SHAPE[1:]), SHAPE)
             )
+
     return table_of(rng, ids, random=np.roll(ids, 1, 1))
 
 

@@ -69,6 +69,7 @@ def mean_of_windows(logits, labels, truth):
 def test_means_are_named(of_batch, bug, what):
     ignored = PADDING if "counts" in what else IGNORED
     measured = []
+
     for x, truth, where in zip(LOGITS, TRUTH, LABELLED, strict=True):
         value = of_batch(x, torch.where(where, truth, IGNORED), truth)
         labels = torch.where(where, truth, ignored).numpy()
@@ -77,6 +78,7 @@ def test_means_are_named(of_batch, bug, what):
                 value, log_softmax(x.numpy()), labels, where.numpy(), truth.numpy(), ignored
             )
         )
+
     found, found_bug = name_of(measured, "abcdefgh")
     assert found_bug == bug
     assert what in found

@@ -153,6 +153,7 @@ def test_a_target_that_ends_its_process_beside_a_child_is_noticed_at_once(folder
         "        os._exit(0)\n"
         "    time.sleep(1000)\n"
     )
+
     with (
         host("forks:end", seconds=20) as process,
         pytest.raises(TargetError, match="ended with exit code 0"),
@@ -212,12 +213,14 @@ with TargetProcess("targets:double", "a_service", 60) as process:
     print(process.call("pid"), flush=True)
     sys.stdin.read()
 """
+
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as audit:
         assert audit.stdout is not None
         pid = int(audit.stdout.readline())
         audit.send_signal(signal.SIGKILL)
+
     wait_until_dead(pid)
 
 

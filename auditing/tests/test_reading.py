@@ -65,6 +65,7 @@ def test_special_tokens_around_the_text_are_no_text(small_play, masked):
 
 def test_wrong_labels_do_not_hide_the_truth(small_play, masked):
     truth, inputs, _, selected = masked
+
     for labels in (
         np.roll(truth, -1, axis=1),
         np.where(selected, np.roll(truth, -1, axis=1), -100),
@@ -96,6 +97,7 @@ def test_the_floor_is_exact_on_the_same_positions(small_play, masked):
         torch.from_numpy(shown), torch.from_numpy(selected), misprint_prob=0.0
     )
     expected = -np.log(posterior.numpy()[np.arange(selected.sum()), truth[selected]])
+
     for of_windows in ((inputs, labels), framed(small_play, inputs, labels)):
         np.testing.assert_allclose(
             small_play.floor(read(small_play, *of_windows)), expected, rtol=1e-9

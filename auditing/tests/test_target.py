@@ -245,6 +245,7 @@ def test_words_of_tokenizers_with_other_signs(learned):
     )
     host, _ = masked(DataCollatorForLanguageModeling(tokenizer))
     text = host.texts["text"]
+
     for ids, words in zip(text.ids, text.words, strict=True):
         inside = [ids[words == word] for word in np.unique(words[words >= 0])]
         decoded = [tokenizer.decode(pieces).strip() for pieces in inside]

@@ -55,6 +55,7 @@ def packed_batches(ids, tokens, seed, training):
     into windows."""
     ends = (ids == tokens.first_character).nonzero()[:, 0].tolist()
     lines = [ids[a + 1 : b + 1] for a, b in pairwise(ends) if b - a > 8]
+
     while lines:
         order = torch.randperm(len(lines))[: 3 * BATCH] if training else torch.arange(len(lines))
         sep = ids.new_tensor([tokens.sep])

@@ -50,6 +50,7 @@ def make_batches(ids, tokens, seed, training):
     )
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     generator = torch.Generator().manual_seed(seed)
+
     for _ in range(10**9 if training else 8):
         starts = torch.randint(len(ids) - SEQ_LEN, (BATCH,), generator=generator).tolist()
         windows = [

@@ -42,6 +42,7 @@ def make_batches(ids, tokens, seed, training):
         n_tokens=tokens.n_tokens,
     )
     generator = torch.Generator().manual_seed(seed)
+
     for _ in range(10**9 if training else 8):
         starts = torch.randint(len(ids) - SEQ_LEN, (BATCH,), generator=generator)
         x, y = mlm(ids[starts + torch.arange(SEQ_LEN)[:, None]])  # [seq_len, batch]
