@@ -123,7 +123,8 @@ def bars(shares: Sequence[float]) -> str:
     """Bars of shares by class, and a line at their mean."""
     if len(shares) < 2 or max(shares) <= 0:
         return ""
-    width, heights = 100 / len(shares), [30 * max(0.0, share) / max(shares) for share in shares]
+    width = 100 / len(shares)
+    heights = [30 * max(0.0, share) / max(shares) for share in shares]
     drawn = "".join(
         f'<rect x="{i * width:.2f}" y="{30 - height:.2f}" width="{0.85 * width:.2f}" height="{height:.2f}"/>'
         for i, height in enumerate(heights)

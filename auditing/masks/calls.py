@@ -67,7 +67,8 @@ class Service:
         tokens = token_ids(self.function, options)
         if tokens is None:
             raise TargetError(UNKNOWN)
-        self.tokens, problems = tokens, []
+        self.tokens = tokens
+        problems = []
 
         for target in candidates(self.function, options.kind):
             self.target = target

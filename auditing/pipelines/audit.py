@@ -78,7 +78,8 @@ def audit_with(
 def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding], Predictions]:
     """All findings that need no training, and the predictions to measure after it."""
     call("shake", SHAKEN)
-    findings, every = list[Finding](), list[Predictions]()
+    findings = list[Finding]()
+    every = list[Predictions]()
 
     for which, text in (("training", play.training[:N_TEXT]), ("evaluation", play.validation)):
 
@@ -124,12 +125,11 @@ def _check_training(losses: Sequence[float], unchanged: Sequence[str], n_weights
         if unchanged
         else None
     )
-    is_broken, some = (
-        len(unchanged) > LEFT_OUT * n_weights,
-        f" ({', '.join(unchanged[:3])} ...)" if unchanged else "",
-    )
+    is_broken = len(unchanged) > LEFT_OUT * n_weights
+    some = f" ({', '.join(unchanged[:3])} ...)" if unchanged else ""
     if not np.isfinite(losses[-1]):
-        bug, is_broken = "not-finite", True
+        bug = "not-finite"
+        is_broken = True
     found = f"loss {losses[-1]:.3f}, {len(unchanged)} of {n_weights} tensors unchanged{some}"
     fields = {"verdict": Verdict.BROKEN if is_broken else Verdict.DIFFERS} if bug else {}
     return finding(

@@ -79,7 +79,9 @@ class Service:
     ) -> list[Masked]:
         """Batches of a text `[n]` with at least `n_characters` ids in all; they stay here for
         `measure` by a name."""
-        self.kept[name], found, n = [], [], 0
+        self.kept[name] = []
+        found = []
+        n = 0
         seed_generators(seed)
 
         for batch in self._batches(text, seed, training):
@@ -158,7 +160,8 @@ class Service:
     def _loss_and_logits(self, batch: Any) -> tuple[Tensor, Tensor]:
         parts, x, _ = parts_of(batch)  # first, for the target may take them out
         output = self._called("loss_and_logits", self.model, batch)
-        shape, n_tokens = np.shape(parts[x]), self.tokens.n_tokens
+        shape = np.shape(parts[x])
+        n_tokens = self.tokens.n_tokens
         match output:
             case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:
                 if logits.shape[-1] >= n_tokens and (

@@ -49,15 +49,19 @@ class Play:
         A visible character may be a replacement, in the share that the batches have of them. Pieces
         of text that follow each other are one window.
         """
-        n_chars, at = self.tokens.n_ordinary, np.flatnonzero(table.source >= 0)
-        inputs, rows = table.inputs.ravel()[at], at // table.inputs.shape[2]
+        n_chars = self.tokens.n_ordinary
+        at = np.flatnonzero(table.source >= 0)
+        inputs = table.inputs.ravel()[at]
+        rows = at // table.inputs.shape[2]
         begins = np.append(True, (np.diff(table.source.ravel()[at]) != 1) | (np.diff(rows) != 0))
         number = begins.cumsum() - 1
         piece = number, np.arange(len(at)) - np.flatnonzero(begins)[number]  # and the place in it
         shown = np.full([index.max() + 1 for index in piece], n_chars)  # [MASK] says nothing
         wanted = np.zeros(shown.shape, dtype=bool)
-        shown[piece], wanted[piece] = np.minimum(inputs, n_chars), table.masked.ravel()[at]
-        truth, visible = table.originals.ravel()[at], inputs < n_chars
+        shown[piece] = np.minimum(inputs, n_chars)
+        wanted[piece] = table.masked.ravel()[at]
+        truth = table.originals.ravel()[at]
+        visible = inputs < n_chars
         different = float((inputs != truth)[visible].mean())
         prob = min(
             different * n_chars / (n_chars - 1), 1.0
@@ -76,19 +80,20 @@ def check_losses(
     loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
     per_window = table.masked.sum(2).ravel()
-    windows, n_windows = (
-        np.repeat(np.arange(len(per_window)), per_window),
-        int((per_window > 0).sum()),
-    )
+    windows = np.repeat(np.arange(len(per_window)), per_window)
+    n_windows = int((per_window > 0).sum())
     # Windows are independent, their positions are not.
     z = float(
         z_of_sums(
             np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]
         )
     )
-    found, evidence = f"{loss:.3f} ({loss - floor:+.3f})", f"z={z:.0f}, {n_windows} windows"
-    below, n = f"below {unigram - NEAR_UNIGRAM:.3f}", f"of {len(losses):,}"
-    is_learned, is_leak = loss <= unigram - NEAR_UNIGRAM, n_windows >= MIN_WINDOWS and z < -LEAK
+    found = f"{loss:.3f} ({loss - floor:+.3f})"
+    evidence = f"z={z:.0f}, {n_windows} windows"
+    below = f"below {unigram - NEAR_UNIGRAM:.3f}"
+    n = f"of {len(losses):,}"
+    is_learned = loss <= unigram - NEAR_UNIGRAM
+    is_leak = n_windows >= MIN_WINDOWS and z < -LEAK
     return [
         finding("loss at [MASK], unigram", f"{loss:.3f}", below, n, None if is_learned else bug),
         finding(

@@ -29,11 +29,9 @@ class Tokens:
         self.names = (
             [*SPECIAL, *characters] if special_first else [*characters, *SPECIAL]
         )  # the text of each id
-        self.characters, self.n_ordinary, self.n_tokens = (
-            characters,
-            len(characters),
-            len(self.names),
-        )
+        self.characters = characters
+        self.n_ordinary = len(characters)
+        self.n_tokens = len(self.names)
         self.first_character = len(SPECIAL) if special_first else 0
         self.padding, self.mask, self.cls, self.sep, self.unknown = (
             self.names.index(name) for name in SPECIAL

@@ -9,7 +9,8 @@ import sys
 from auditing.tests.museum.correct import CORRECT
 
 if __name__ == "__main__":
-    n_seeds, n_alarms = int(sys.argv[1]) if sys.argv[1:] else 20, 0
+    n_seeds = int(sys.argv[1]) if sys.argv[1:] else 20
+    n_alarms = 0
     for correct in CORRECT:
         alarms = {
             seed: lines

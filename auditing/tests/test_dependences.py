@@ -48,7 +48,8 @@ def test_a_dependence_is_found(request, mask, bug):
     findings = [
         each for each in audit_masks(TensorMasker(mask), workers=0).findings if each.bug == bug
     ]
-    recipe, (found,) = ONLY_DIFFERENT.get(bug), {(each.verdict, each.recipes) for each in findings}
+    recipe = ONLY_DIFFERENT.get(bug)
+    (found,) = {(each.verdict, each.recipes) for each in findings}
     assert found[0] == (Verdict.DIFFERS if recipe else Verdict.BROKEN)
     assert recipe is None or recipe in found[1]
     if bug == "selected-by-row":  # a dependence is described by its numbers
@@ -90,7 +91,8 @@ SHAPE = 128, 8, 64
 
 def random_text(rng: np.random.Generator) -> np.ndarray:
     ids = rng.integers(N_ORDINARY, size=SHAPE)
-    ids[:, ::2, 0], ids[:, ::2, -1] = CLS, SEP
+    ids[:, ::2, 0] = CLS
+    ids[:, ::2, -1] = SEP
     return ids
 
 
@@ -102,8 +104,10 @@ def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None)
     random = rng.integers(N_ORDINARY, size=SHAPE) if random is None else random
     replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, random, originals))
     tokens = TokenIds(N_TOKENS, MASK, PAD, (PAD, MASK, CLS, SEP), (CLS, SEP))
-    source, everywhere = np.arange(originals.size).reshape(SHAPE), np.ones(SHAPE, dtype=bool)
-    inputs, labels = np.where(selected, replaced, originals), np.where(selected, originals, -100)
+    source = np.arange(originals.size).reshape(SHAPE)
+    everywhere = np.ones(SHAPE, dtype=bool)
+    inputs = np.where(selected, replaced, originals)
+    labels = np.where(selected, originals, -100)
     return Table(
         originals, inputs, labels, everywhere, source, tokens, ~everywhere, mask=MASK, ignored=-100
     )
@@ -111,7 +115,8 @@ def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None)
 
 def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) -> Table:
     """A table in which an outcome depends on one thing."""
-    free, column = rng.random(SHAPE) < 0.15, rng.random((128, 1, 64))
+    free = rng.random(SHAPE) < 0.15
+    column = rng.random((128, 1, 64))
     match pair:
         case ("selected", "mirror"):
             return table_of(
@@ -227,7 +232,8 @@ def test_rare_events_are_not_surer_the_fewer_they_are(n_events, is_found):
     than once in a million."""
     counts = np.array([n_events, *[80] * 15])[:, None]
     happens = np.random.default_rng(3).permuted(np.tile(np.arange(1275), (16, 1)), axis=1) < counts
-    outcomes, calls = happens.ravel().astype(float), np.arange(happens.size) % 256
+    outcomes = happens.ravel().astype(float)
+    calls = np.arange(happens.size) % 256
     expected = np.full(happens.size, outcomes.mean())
     found = by_class(calls, np.repeat(np.arange(16), 1275), outcomes, expected, 256)
     assert found.exceeds(0.1 * found.mean) == is_found

@@ -9,7 +9,10 @@ from torch.nn.functional import cross_entropy, nll_loss
 
 from auditing.pipelines.known_losses import MeasuredLoss, log_softmax, name_of
 
-BATCH, SEQ_LEN, IGNORED, PADDING = 6, 20, -100, 8
+BATCH = 6
+SEQ_LEN = 20
+IGNORED = -100
+PADDING = 8
 generator = torch.Generator().manual_seed(0)
 LOGITS = [3 * torch.randn(BATCH, SEQ_LEN, 10, generator=generator) for _ in range(3)]
 TRUTH = [torch.randint(8, (BATCH, SEQ_LEN), generator=generator) for _ in range(3)]

@@ -27,7 +27,8 @@ class Sparing(DataCollatorForLanguageModeling):
 
     def torch_call(self, examples: list[Any]) -> Any:
         batch = super().torch_call(examples)
-        inputs, labels = batch["input_ids"], batch["labels"]
+        inputs = batch["input_ids"]
+        labels = batch["labels"]
         inputs[:, 30:] = torch.where(labels == -100, inputs, labels)[:, 30:]
         labels[:, 30:] = -100
         return batch
@@ -37,7 +38,8 @@ def loader(
     made: type = DataCollatorForLanguageModeling, n_texts: int = 1200, **options: Any
 ) -> DataLoader[Any]:
     """Batches of 16 texts of different lengths."""
-    rng, collator = np.random.default_rng(3), made(word_pieces(SYLLABLES))
+    rng = np.random.default_rng(3)
+    collator = made(word_pieces(SYLLABLES))
     texts = ["".join(rng.choice(SYLLABLES, rng.integers(20, 60))) for _ in range(n_texts)]
     examples = [{"input_ids": collator.tokenizer(text)["input_ids"]} for text in texts]
     return DataLoader(examples, batch_size=16, collate_fn=collator, **options)
@@ -160,7 +162,9 @@ LOADERS = {
 def test_correct_loaders_raise_no_alarm(name):
     torch.manual_seed(2)
     batches = Prepared(LOADERS[name]())
-    batches.n_tokens, batches.mask_token, batches.no_mask_tokens = 300, 4, [0, 1, 2, 3, 4]
+    batches.n_tokens = 300
+    batches.mask_token = 4
+    batches.no_mask_tokens = [0, 1, 2, 3, 4]
     assert bugs(batches)["broken"] == set()
 
 
@@ -196,7 +200,10 @@ def test_special_tokens_that_stand_in_a_text_raise_no_alarm():
 class Growing:
     """[MASK] stays in the texts, with a label, and each epoch adds more."""
 
-    n_tokens, mask_token, padding_token, no_mask_tokens = 300, 3, 0, (0, 1, 2, 3)
+    n_tokens = 300
+    mask_token = 3
+    padding_token = 0
+    no_mask_tokens = (0, 1, 2, 3)
 
     def __init__(self) -> None:
         self.texts = torch.randint(4, 300, (1_600, 48))
@@ -217,10 +224,14 @@ def test_masks_that_grow_from_epoch_to_epoch_are_found():
 class Own:
     """Masks by a generator of its own; labels are taken before the masking, or `late`."""
 
-    n_tokens, mask_token, padding_token, no_mask_tokens = 300, 3, 0, (0, 1, 2, 3)
+    n_tokens = 300
+    mask_token = 3
+    padding_token = 0
+    no_mask_tokens = (0, 1, 2, 3)
 
     def __init__(self, late: bool) -> None:
-        self.random, self.late = np.random.default_rng(0), late
+        self.random = np.random.default_rng(0)
+        self.late = late
 
     def __call__(self, rows: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         x = torch.stack(rows)
@@ -313,12 +324,10 @@ def masked_once(shortest: int) -> DataLoader[Any]:
             for name, fill in fills.items()
         }
 
-    collate.n_tokens, collate.mask_token, collate.padding_token, collate.no_mask_tokens = (
-        300,
-        4,
-        0,
-        [1, 2, 3],
-    )
+    collate.n_tokens = 300
+    collate.mask_token = 4
+    collate.padding_token = 0
+    collate.no_mask_tokens = [1, 2, 3]
     return DataLoader(rows, batch_size=16, shuffle=True, collate_fn=collate)
 
 
@@ -381,7 +390,8 @@ def test_places_are_found_in_rearranged_texts(text, share):
     """Rows in another order, cut, with a token before each, in a stream of windows: with random
     tokens all over it."""
     rng = np.random.default_rng(6)
-    places, cls = np.arange(text.size).reshape(text.shape), 2
+    places = np.arange(text.size).reshape(text.shape)
+    cls = 2
     rows = [(text[i, :30], places[i, :30]) for i in rng.permutation(32)]
     stream = [
         np.concatenate([np.append(cls, ids) for ids, _ in rows]),
@@ -401,7 +411,8 @@ def test_a_row_from_which_tokens_were_removed_is_aligned_by_its_own_content():
     """All other rows stand where they stood in the text."""
     text = np.arange(20 * 64).reshape(20, 64)
     outputs = text.copy()
-    outputs[7, 30:-2], outputs[7, -2:] = text[7, 32:], -5
+    outputs[7, 30:-2] = text[7, 32:]
+    outputs[7, -2:] = -5
     outputs[3, 40] = 9_999  # replaced without a label
     found = sources(text, np.ones_like(text, dtype=bool), outputs, outputs)
     expected = text.copy()

@@ -136,7 +136,8 @@ def squeezed(x: torch.Tensor) -> Pair:
 
 def leaving_out(x: torch.Tensor) -> Pair:
     """Removes one token of some windows; those after it move to the left."""
-    moved, where = torch.cat([x[:, 1:], x[:, -1:]], 1), torch.rand(len(x), 1) < 0.05
+    moved = torch.cat([x[:, 1:], x[:, -1:]], 1)
+    where = torch.rand(len(x), 1) < 0.05
     x = torch.where(where & (torch.arange(x.shape[1]) >= 40), moved, x)
     return result(x, drawn(x))
 
@@ -158,7 +159,10 @@ def reseeding(x):
 class ByteLabels(TensorMasker):
     """Labels in 8 bits, for a vocabulary that needs more."""
 
-    n_tokens, mask_token, padding_token, no_mask_tokens = 1000, 999, 998, [997]
+    n_tokens = 1000
+    mask_token = 999
+    padding_token = 998
+    no_mask_tokens = [997]
 
     def __call__(self, x):
         selected = (torch.rand(x.shape) < 0.15) & (x < 997)
@@ -218,10 +222,8 @@ def of_ids(first: int, last: int, mask: int):
     attributes."""
 
     def masker(x: torch.Tensor) -> Pair:
-        selected, draw = (
-            (torch.rand(x.shape) < 0.15) & (x >= first) & (x != mask),
-            torch.rand(x.shape),
-        )
+        selected = (torch.rand(x.shape) < 0.15) & (x >= first) & (x != mask)
+        draw = torch.rand(x.shape)
         replaced = torch.where(
             draw < 0.8, mask, torch.where(draw < 0.9, torch.randint(first, last, x.shape), x)
         )
@@ -265,7 +267,8 @@ def stripped(examples):
     """A collator that takes special tokens off and puts others on, so that [SEP] may stand where
     padding was."""
     rows = [[id for id in example["input_ids"] if id < N_ORDINARY] for example in examples]
-    width, batch = max(map(len, rows)) + 2, {"input_ids": [], "labels": []}
+    width = max(map(len, rows)) + 2
+    batch = {"input_ids": [], "labels": []}
     for row in rows:
         text = torch.tensor([CLS, *row, SEP] + [PAD] * (width - 2 - len(row)))
         for name, part in zip(batch, result(text[None], drawn(text[None])), strict=True):

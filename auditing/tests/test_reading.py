@@ -19,7 +19,8 @@ def masked(small_play):
     random = np.random.Generator(np.random.PCG64(0))
     starts = random.integers(0, len(small_play.validation) - SEQ_LEN, 16)
     truth = small_play.validation[starts[:, None] + np.arange(SEQ_LEN)]
-    selected, kind = random.random(truth.shape) < 0.15, random.random(truth.shape)
+    selected = random.random(truth.shape) < 0.15
+    kind = random.random(truth.shape)
     inputs = np.where(selected & (kind < 0.8), small_play.tokens.mask, truth)
     inputs = np.where(
         selected & (kind > 0.9), random.integers(0, small_play.tokens.n_tokens, truth.shape), inputs
@@ -39,7 +40,8 @@ def framed(play, inputs, labels):
     """With [CLS], [SEP] and some [PAD]."""
     around = [(0, 0), (1, 4)]
     inputs = np.pad(inputs, around, constant_values=play.tokens.padding)
-    inputs[:, 0], inputs[:, -4] = play.tokens.cls, play.tokens.sep
+    inputs[:, 0] = play.tokens.cls
+    inputs[:, -4] = play.tokens.sep
     return inputs, np.pad(labels, around, constant_values=-100)
 
 
@@ -88,10 +90,8 @@ def test_another_text_raises(small_play, masked):
 
 def test_the_floor_is_exact_on_the_same_positions(small_play, masked):
     truth, _, _, selected = masked
-    inputs, labels = (
-        np.where(selected, small_play.tokens.mask, truth),
-        np.where(selected, truth, -100),
-    )
+    inputs = np.where(selected, small_play.tokens.mask, truth)
+    labels = np.where(selected, truth, -100)
     shown = np.where(selected, small_play.automaton.n_chars, truth)
     posterior = small_play.automaton.posteriors(
         torch.from_numpy(shown), torch.from_numpy(selected), misprint_prob=0.0

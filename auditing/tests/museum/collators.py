@@ -78,7 +78,8 @@ def plain(ids: torch.Tensor, tokenizer: Any) -> Pair:
     return masked(ids, torch.rand(ids.shape) < RATE, tokenizer)
 
 
-PIECES, METASPACE = word_pieces(SYLLABLES), metaspace_pieces(SYLLABLES)
+PIECES = word_pieces(SYLLABLES)
+METASPACE = metaspace_pieces(SYLLABLES)
 COLLATOR_BUGS = [
     Exhibit(
         "prefix_of_one_tokenizer",

@@ -85,10 +85,8 @@ def spans(rate: float = RATE / 3) -> TensorMasker:
 
 def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
     x = np.asarray(x)
-    selected, draw = (
-        (np.random.random(x.shape) < RATE) & (x < N_ORDINARY),
-        np.random.random(x.shape),
-    )
+    selected = (np.random.random(x.shape) < RATE) & (x < N_ORDINARY)
+    draw = np.random.random(x.shape)
     replaced = np.where(
         draw < 0.8, MASK, np.where(draw < 0.9, np.random.randint(N_ORDINARY, size=x.shape), x)
     )
@@ -97,7 +95,8 @@ def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def letters(x: torch.Tensor) -> Pair:
     """Masks of DNA. A random letter that differs from the original is one of three."""
-    selected, draw = torch.rand(x.shape) < RATE, torch.rand(x.shape)
+    selected = torch.rand(x.shape) < RATE
+    draw = torch.rand(x.shape)
     replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(4, x.shape), x))
     return torch.where(selected, replaced, x), torch.where(selected, x, -100)
 

@@ -54,7 +54,8 @@ def row_repeated(x: torch.Tensor) -> Pair:
 
 def edges_only(x: torch.Tensor) -> Pair:
     """Spares special tokens at the ends of windows only."""
-    selected, last = (torch.rand(x.shape) < 0.15) & (x != PAD), (x != PAD).sum(1) - 1
+    selected = (torch.rand(x.shape) < 0.15) & (x != PAD)
+    last = (x != PAD).sum(1) - 1
     selected[:, 0] &= ordinary(x)[:, 0]
     selected[torch.arange(len(x)), last] &= ordinary(x)[torch.arange(len(x)), last]
     return result(x, selected)
@@ -62,14 +63,16 @@ def edges_only(x: torch.Tensor) -> Pair:
 
 def first_if_none(x: torch.Tensor) -> Pair:
     """A window that has no selected position gets its first ordinary one."""
-    selected, first = drawn(x), ordinary(x).int().argmax(1)
+    selected = drawn(x)
+    first = ordinary(x).int().argmax(1)
     selected[torch.arange(len(x)), first] |= ~selected.any(1)
     return result(x, selected & ordinary(x))
 
 
 def counted(x: torch.Tensor) -> Pair:
     """Random tokens are handed out in order."""
-    selected, numbers = drawn(x), torch.arange(x.numel()).view(x.shape)
+    selected = drawn(x)
+    numbers = torch.arange(x.numel()).view(x.shape)
     draw = torch.rand(x.shape)
     random = selected & (draw >= 0.8) & (draw < 0.9)
     numbers[random] = torch.arange(int(random.sum())) + next(NUMBERS)
@@ -91,7 +94,9 @@ def in_pairs(x: torch.Tensor) -> Pair:
     return result(x, selected)
 
 
-CALLS, DRIFT, NUMBERS = count(), count(), count(0, 100)
+CALLS = count()
+DRIFT = count()
+NUMBERS = count(0, 100)
 BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
     "kinds in order": (in_order, "kind-by-position"),
     "kind per window": (

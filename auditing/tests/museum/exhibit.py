@@ -13,7 +13,10 @@ import torch
 
 # Characters first, then the special tokens, as in Folio's own vocabulary.
 N_ORDINARY = 65
-PAD, MASK, CLS, SEP = 65, 66, 67, 68
+PAD = 65
+MASK = 66
+CLS = 67
+SEP = 68
 N_TOKENS = 69
 IGNORED = -100
 RATE = 0.15
@@ -26,7 +29,10 @@ class TensorMasker:
     """A masking function of ids `[batch, seq_len]` with the attributes by which the annotated
     interface is known."""
 
-    padding_token, mask_token, no_mask_tokens, n_tokens = PAD, MASK, [CLS, SEP], N_TOKENS
+    padding_token = PAD
+    mask_token = MASK
+    no_mask_tokens = [CLS, SEP]
+    n_tokens = N_TOKENS
 
     def __init__(self, mask: Masking):
         self.mask = mask
@@ -156,7 +162,8 @@ class SeededDataset(TensorMasker):
 def mask_after_random(x: torch.Tensor) -> Pair:
     """Random tokens are put in first, and [MASK] then falls on 90% of all selected positions, the
     random ones too."""
-    selected, (first, second) = drawn(x), torch.rand(2, *x.shape)
+    selected = drawn(x)
+    first, second = torch.rand(2, *x.shape)
     inputs = torch.where(selected & (first < 0.1), random_ids(x), x)
     return torch.where(selected & (second < 0.9), MASK, inputs), labels_of(x, selected)
 
@@ -178,7 +185,8 @@ def tenth_of_the_rest(x: torch.Tensor) -> Pair:
 def random_tokens_everywhere(x: torch.Tensor) -> Pair:
     """Random tokens are drawn for every position of the window: inputs are corrupted without a
     label."""
-    selected, (first, second) = drawn(x), torch.rand(2, *x.shape)
+    selected = drawn(x)
+    first, second = torch.rand(2, *x.shape)
     at_random = (first < 0.1) & ordinary(x)
     masked = torch.where(selected & (second < 0.9), MASK, x)
     return torch.where(at_random, random_ids(x), masked), labels_of(x, selected)

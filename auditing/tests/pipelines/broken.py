@@ -8,10 +8,8 @@ from plain import BATCH, D_MODEL, IGNORED, SEQ_LEN, Encoder, mask, mean, target
 from torch import nn
 from torch.nn.functional import cross_entropy, dropout
 
-CAUSAL, OWN = (
-    nn.Transformer.generate_square_subsequent_mask(SEQ_LEN),
-    ~torch.eye(SEQ_LEN, dtype=torch.bool),
-)
+CAUSAL = nn.Transformer.generate_square_subsequent_mask(SEQ_LEN)
+OWN = ~torch.eye(SEQ_LEN, dtype=torch.bool)
 
 
 def model(forward, **attributes):

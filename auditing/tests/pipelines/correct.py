@@ -22,7 +22,8 @@ def of_pairs(x, tokens, training):
     length."""
     ends = torch.randint(9, SEQ_LEN // 2 - 3, (len(x), 2)).tolist()
     others = [x[i] if i % 2 else x[i - 1] for i in range(len(x))]
-    cls, sep = x.new_tensor([tokens.cls]), x.new_tensor([tokens.sep])
+    cls = x.new_tensor([tokens.cls])
+    sep = x.new_tensor([tokens.sep])
     rows = [torch.cat([cls, x[i, :a], sep, others[i][-b:], sep]) for i, (a, b) in enumerate(ends)]
     return padded(rows, tokens)
 
@@ -35,7 +36,8 @@ def of_any_length(x, tokens, training):
 
 def of_spans(x, tokens, training):
     """One span of up to 10 characters in each quarter of a window, as in SpanBERT."""
-    places, quarter = torch.arange(SEQ_LEN), SEQ_LEN // 4
+    places = torch.arange(SEQ_LEN)
+    quarter = SEQ_LEN // 4
     starts = torch.randint(quarter, (len(x), 4)).repeat_interleave(quarter, 1)
     lengths = torch.randint(1, 11, (len(x), 4)).repeat_interleave(quarter, 1)
     selected = (places % quarter >= starts) & (places % quarter < starts + lengths)

@@ -11,7 +11,8 @@ from data.masking import MLM
 from data.windows import Windows
 from model import MaskedLanguageModel, ModernEncoder
 
-BATCH, SEQ_LEN = 64, 32
+BATCH = 64
+SEQ_LEN = 32
 
 
 def make_model(tokens):

@@ -18,7 +18,8 @@ from transformers import (  # noqa: E402
     PreTrainedTokenizerFast,
 )
 
-BATCH, SEQ_LEN = 32, 62
+BATCH = 32
+SEQ_LEN = 62
 
 
 def make_model(tokens):

@@ -9,7 +9,9 @@ from labml_nn.transformers.mlm import MLM
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-BATCH, SEQ_LEN, D_MODEL = 32, 64, 64
+BATCH = 32
+SEQ_LEN = 64
+D_MODEL = 64
 
 
 class Transformer(nn.Module):

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-BATCH, SEQ_LEN, D_MODEL = 32, 64, 64
+BATCH = 32
+SEQ_LEN = 64
+D_MODEL = 64
 IGNORED = -100
 
 
@@ -51,7 +53,8 @@ def mask(x, tokens, ignored=IGNORED):
     """BERT's masks: 15% are selected; 80% of them show [MASK], 10% a random character, 10% their
     own."""
     is_text = (x >= tokens.first_character) & (x < tokens.first_character + tokens.n_ordinary)
-    selected, kind = is_text & (torch.rand(x.shape) < 0.15), torch.rand(x.shape)
+    selected = is_text & (torch.rand(x.shape) < 0.15)
+    kind = torch.rand(x.shape)
     inputs = torch.where(selected & (kind < 0.8), tokens.mask, x)
     random = tokens.first_character + torch.randint(tokens.n_ordinary, x.shape)
     inputs = torch.where(selected & (kind > 0.9), random, inputs)
