@@ -82,7 +82,8 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monk
         assert row["stderr"] < 0.1
     # The bound is the mean of the likelihoods in random order; it also lets the model predict two
     # special tokens.
-    random, n_characters = results["orders"]["random"], len(runs[2].vocabulary()["characters"])
+    random = results["orders"]["random"]
+    n_characters = len(runs[2].vocabulary()["characters"])
     assert (
         results["bound"]["nats"] - math.log(1 + 2 / n_characters)
         <= random["nats"] + 4 * random["stderr"]

@@ -75,7 +75,8 @@ def test_markdown_of_a_user_is_shown_as_it_is():
 @of_all_tokens
 def test_logits_are_those_of_the_run(exported):
     trained, folder = exported
-    model, n_tokens = opened(folder), trained.vocabulary.n_tokens
+    model = opened(folder)
+    n_tokens = trained.vocabulary.n_tokens
     for shape in product((1, 7), (1, 2, 3, 31, 64)):
         ids = torch.randint(
             trained.vocabulary.n_ordinary, shape, generator=torch.Generator().manual_seed(1)
@@ -103,7 +104,8 @@ def test_it_opens_in_bfloat16(exported):
 @of_characters
 def test_padding_changes_nothing(exported):
     _, folder = exported
-    model, tokenizer = opened(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    model = opened(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     batch = tokenizer(["the c[MASK]t sat", "a [MASK]"], padding=True, return_tensors="pt")
     with torch.no_grad():
         together = model(**batch).logits
@@ -114,7 +116,8 @@ def test_padding_changes_nothing(exported):
 @of_all_tokens
 def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     trained, folder = exported
-    tokenizer, vocabulary = transformers.AutoTokenizer.from_pretrained(folder), trained.vocabulary
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    vocabulary = trained.vocabulary
     texts = [
         "the cat\n sat  on, the mat.\n",
         "the cat sat on the mat.\nCome in, O King!\n",
@@ -141,7 +144,8 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
 @of_characters
 def test_special_tokens_survive_saving(exported, tmp_path):
     _, folder = exported
-    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), opened(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = opened(folder)
     tokenizer.save_pretrained(tmp_path / "again")
     model.save_pretrained(tmp_path / "again")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
@@ -176,9 +180,11 @@ def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True, top_k=1)
     validation = trained.data().validation
     masked = validation.windows.masked_fill(validation.masked, trained.vocabulary.mask_token)
-    guesses = [guess for ids in masked for (guess,) in fill(fill.tokenizer.decode(ids))]
-    truth = validation.windows[validation.masked].tolist()
-    n_correct = sum(guess["token"] == label for guess, label in zip(guesses, truth, strict=True))
+    tokens = []
+    for ids in masked:
+        tokens += [guess["token"] for (guess,) in fill(fill.tokenizer.decode(ids))]
+    truth = validation.windows[validation.masked]
+    n_correct = int((torch.tensor(tokens) == truth).sum())
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
     assert n_correct / len(truth) == pytest.approx(best["accuracy.valid"], abs=0.005)
 

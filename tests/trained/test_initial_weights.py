@@ -24,7 +24,8 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     new = configs_for(
         written(tmp_path / "new.txt", text), data__extra_characters=characters, **keys
     )
-    before, after = old.configs.data.vocabulary, new.data.vocabulary
+    before = old.configs.data.vocabulary
+    after = new.data.vocabulary
     assert set(before.characters) | set(text) == set(after.characters)
     copy_weights(new.network, after, resolve(TINY, dotted(keys)), old.run)
     ids = [after.id_of(token) for token in (*before.characters, *before.special_tokens)]

@@ -5,7 +5,8 @@ from trained.inside import attention_maps, nearest_characters
 
 def test_the_maps_are_those_of_the_attention(plain):
     """The values weighted by the maps give the output of the module itself."""
-    model, calls = plain.model, []
+    model = plain.model
+    calls = []
     attention = model.encoder.layers[1].attention
     hook = attention.register_forward_hook(
         lambda module, arguments, output: calls.append((arguments[0], output))

@@ -16,7 +16,8 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     export(trained, file := tmp_path / "model.onnx")
     # without it, PyTorch warns of operators that Folio does not use
     assert "torchvision" not in caplog.text
-    whole, size = onnxruntime.InferenceSession(file), file.stat().st_size
+    whole = onnxruntime.InferenceSession(file)
+    size = file.stat().st_size
     quantize(file)
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here
     assert list(tmp_path.glob("*.onnx")) == [file]

@@ -9,7 +9,8 @@ from trained.task_results import gap_closed
 def test_scores_of_labels_are_those_of_scikit_learn(capsys):
     generator = np.random.default_rng(0)
     # the fourth is never given
-    truth, guesses = generator.integers(3, size=200), generator.integers(4, size=200)
+    truth = generator.integers(3, size=200)
+    guesses = generator.integers(4, size=200)
     found = per_label(confusion_matrix(truth, guesses), list("abcd"))
     expected = precision_recall_fscore_support(truth, guesses, labels=range(4), zero_division=0.0)
     for name, *values in zip("abcd", *expected[:3], strict=True):

@@ -167,7 +167,8 @@ def filtered(logs, tmp_path, fork_server):
         (tmp_path / "input").write_bytes(content)
         words = [str(tmp_path / "predict.py"), "last", "--logs", str(logs), *options]
         program = fork_server.start(words, standard_input=str(tmp_path / "input"))
-        output, error = program.stdout.read(), program.stderr.read()
+        output = program.stdout.read()
+        error = program.stderr.read()
         return program.wait(60), output, error, int(error.split()[-1])
 
     return filtered

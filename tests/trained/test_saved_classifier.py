@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import sys
+from itertools import product
 
 import numpy as np
 import onnxruntime
@@ -94,9 +95,11 @@ def test_other_scripts_say_that_it_is_a_classifier(folder, refusal):
 def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
     saved = load_classifier(folder)
-    task, auto = "text-classification", transformers.AutoModelForSequenceClassification
+    task = "text-classification"
+    auto = transformers.AutoModelForSequenceClassification
     if saved.kind != "text":
-        task, auto = "token-classification", transformers.AutoModelForTokenClassification
+        task = "token-classification"
+        auto = transformers.AutoModelForTokenClassification
     model = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     for side in ("left", "right"):
@@ -216,9 +219,7 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
 def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed, refusal):
     rows = [
         f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}"
-        for i in range(12)
-        for a in AB
-        for b in AB
+        for i, a, b in product(range(12), AB, AB)
     ]
     (tmp_path / "own.csv").write_text("\n".join(["text_a,text_b,label", *rows]), encoding="utf-8")
     saved = tmp_path / "saved"

@@ -21,7 +21,8 @@ class Joint(nn.Module):
         self.n_tokens = table.shape[0]
 
     def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        rows, length = inputs.tolist(), inputs.shape[1]
+        rows = inputs.tolist()
+        length = inputs.shape[1]
         return torch.stack(
             [self.log_posterior(*rows[i // length], column=i % length) for i in positions.tolist()]
         )

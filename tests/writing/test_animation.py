@@ -11,7 +11,8 @@ TEXT = "abc def ghi\n" * 8
 
 def recorded(tmp_path, text, n_steps):
     """The GIF of a text that is written from the left in `n_steps` steps."""
-    ids, recording = VOCABULARY.encode(text), Recording(tmp_path / "text.gif", VOCABULARY)
+    ids = VOCABULARY.encode(text)
+    recording = Recording(tmp_path / "text.gif", VOCABULARY)
     for step in range(n_steps + 1):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps
         recording.show(ids.where(written, VOCABULARY.mask_token))

@@ -17,7 +17,8 @@ def masks(n_windows: int, seq_len: int) -> torch.Tensor:
 
 def test_streams_are_those_of_the_model():
     model = small_model(n_tokens=5, n_layers=3, dropout=0.5)
-    inputs, masked = torch.randint(0, 5, (4, 10)), masks(4, 10)
+    inputs = torch.randint(0, 5, (4, 10))
+    masked = masks(4, 10)
     streams = residual_streams(model, inputs, masked)
     assert list(streams) == ["embedding", "layer 1", "layer 2", "layer 3"]
     assert model.training
@@ -31,7 +32,8 @@ def test_streams_are_those_of_the_model():
 
 
 def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
-    generator, masked = torch.Generator().manual_seed(0), masks(200, 20)
+    generator = torch.Generator().manual_seed(0)
+    masked = masks(200, 20)
     stream = torch.randn(int(masked.sum()), 8, generator=generator)
     belief = (stream @ torch.randn(8, 3, generator=generator) + 5).double()
     noise = torch.randn(len(stream), 3, generator=generator).double()
@@ -45,18 +47,17 @@ def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
 def test_a_probe_is_measured_on_other_windows_than_it_is_fitted_on():
     """With more features than characters a probe fits anything, and predicts nothing."""
     masked = masks(8, 10)
-    n, generator = int(masked.sum()), torch.Generator().manual_seed(1)
-    stream, belief = (
-        torch.randn(n, 100, generator=generator),
-        torch.rand(n, 2, generator=generator).double(),
-    )
+    n = int(masked.sum())
+    generator = torch.Generator().manual_seed(1)
+    stream = torch.randn(n, 100, generator=generator)
+    belief = torch.rand(n, 2, generator=generator).double()
     assert probe({"layer 1": stream}, {"word": belief}, masked)["word"]["layer 1"] < 0.5
 
 
 def test_beliefs_are_the_floors_at_masked_positions():
     automaton = random_automaton(0)
     described = tuple(
-        {name: str(s % 2) for name in DISTINCTIONS} for s in range(len(automaton.characters))
+        dict.fromkeys(DISTINCTIONS, str(state % 2)) for state in range(len(automaton.characters))
     )
     vocabulary = Vocabulary(automaton.alphabet)
     truth = TruePosterior(replace(automaton, descriptions=described), vocabulary)

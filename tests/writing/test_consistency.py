@@ -10,7 +10,8 @@ from tests.writing.conftest import flattened
 from writing.consistency import ORDERS, HiddenSpans, hidden_spans, joint_consistency
 from writing.truth import TruePosterior
 
-AUTOMATON, VOCABULARY = random_automaton(5, n_states=6), Vocabulary("abc")
+AUTOMATON = random_automaton(5, n_states=6)
+VOCABULARY = Vocabulary("abc")
 N_WINDOWS = 40
 
 
@@ -32,7 +33,8 @@ def measured(model: nn.Module, hidden: HiddenSpans) -> dict:
 
 
 def numbers(found: dict) -> list[float]:
-    return [row["nats"] for name in ("kl", "disagreement") for row in found[name].values()]
+    rows = [*found["kl"].values(), *found["disagreement"].values()]
+    return [row["nats"] for row in rows]
 
 
 @pytest.mark.parametrize("background", [0.0, 0.8])

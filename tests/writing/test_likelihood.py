@@ -30,8 +30,10 @@ def all_masks() -> torch.Tensor:
     masks = []
     for n in range(1, LENGTH + 1):
         chosen = list(combinations(range(LENGTH), n))
-        masks += [[i in columns for i in range(LENGTH)] for columns in chosen] * (12 // len(chosen))
-    return torch.tensor(masks)[:, None]
+        for columns in chosen * (12 // len(chosen)):
+            masks.append(torch.zeros(LENGTH, dtype=torch.bool))
+            masks[-1][list(columns)] = True
+    return torch.stack(masks)[:, None]
 
 
 def possible() -> tuple[torch.Tensor, torch.Tensor]:

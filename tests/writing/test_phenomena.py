@@ -32,7 +32,8 @@ def known(validation, vocabulary) -> KnownCharacters:
 
 
 def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
-    truth, n = TruePosterior(grammar(), vocabulary), vocabulary.n_ordinary
+    truth = TruePosterior(grammar(), vocabulary)
+    n = vocabulary.n_ordinary
 
     def blurred_truth(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """The exact posterior mixed with a uniform distribution over characters."""
@@ -52,10 +53,13 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
 
 
 def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
-    topics = words.topics()
-    stems = {word for topic in topics for word in (*topic.nouns, *topic.adjectives)}
-    inflected = {noun + words.PLURAL_NOUN for topic in topics for noun in topic.nouns}
-    inflected |= {verb + end for topic in topics for verb in topic.verbs for end in "iu"}
+    stems = set()
+    inflected = set()
+    for topic in words.topics():
+        stems |= {*topic.nouns, *topic.adjectives}
+        inflected |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
+        inflected |= {verb + "i" for verb in topic.verbs} | {verb + "u" for verb in topic.verbs}
+    marks = dict.fromkeys(".!", "end of another sentence") | {"?": "question mark"}
     codes = torch.full(validation.masked.shape, -1)
     codes[validation.masked] = known.phenomena
     found = set()
@@ -64,12 +68,7 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
         for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):
             written = match[0]
             if not written.isalpha():
-                ends = {
-                    "?": "question mark",
-                    ".": "end of another sentence",
-                    "!": "end of another sentence",
-                }
-                expected = [ends.get(written, "spaces and the rest")]
+                expected = [marks.get(written, "spaces and the rest")]
             else:
                 expected = ["first letter of a word"] + ["inside a word"] * (len(written) - 1)
             if written in stems | inflected:

@@ -25,8 +25,12 @@ class Emulator:
     """The rows of a terminal; those that leave it at the top are in `scrolled`."""
 
     def __init__(self, columns, rows):
-        self.columns, self.n_rows = columns, rows
-        self.rows, self.row, self.column, self.scrolled = [""] * rows, 0, 0, []
+        self.columns = columns
+        self.n_rows = rows
+        self.rows = [""] * rows
+        self.row = 0
+        self.column = 0
+        self.scrolled = []
 
     def feed(self, output):
         for number, code, character in CODE.findall(output):
@@ -206,30 +210,19 @@ def test_terminals_that_cannot_redraw_are_recognized(monkeypatch, term, encoding
 
 def test_lines_are_as_wide_as_the_window():
     text = "ab中中c" + unicodedata.normalize("NFD", "é") + "d\n\ne"
-    lines = wrap([Cell(character, WRITTEN) for character in text], 3)
-    assert ["".join(cell.character for cell in line) for line in lines] == [
-        "ab",
-        "中",
-        "中c",
-        "e\u0301d",
-        "",
-        "e",
-    ]
+    lines = []
+    for line in wrap([Cell(character, WRITTEN) for character in text], 3):
+        lines.append("".join(cell.character for cell in line))
+    assert lines == ["ab", "中", "中c", "e\u0301d", "", "e"]
 
 
 def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     vocabulary = ByteVocabulary()
     ids = vocabulary.encode("né!")
     before = ids.masked_fill(torch.tensor([False, True, True, True]), vocabulary.mask_token)
-    assert list(cells(before, before, vocabulary)) == [
-        Cell("n", WRITTEN),
-        *[Cell(BLANK, EMPTY)] * 3,
-    ]
-    assert list(cells(ids, before, vocabulary)) == [
-        Cell("n", WRITTEN),
-        Cell("é", NEW),
-        Cell("!", NEW),
-    ]
+    first = Cell("n", WRITTEN)
+    assert list(cells(before, before, vocabulary)) == [first, *[Cell(BLANK, EMPTY)] * 3]
+    assert list(cells(ids, before, vocabulary)) == [first, Cell("é", NEW), Cell("!", NEW)]
 
 
 def test_the_finished_text_keeps_unknown_characters_of_the_prompt():
