@@ -1,8 +1,9 @@
 """Convert a trained run for other tools.
 
-python export.py RUN --to huggingface DIR       RUN: a folder, a uuid or its first characters, or
-`last` python export.py RUN --to onnx FILE             also: onnx-int8 FILE, a quarter as large,
-with close logits python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
+python export.py RUN --to huggingface DIR      RUN: a folder, a uuid or its first characters, or last
+python export.py RUN --to onnx FILE            also: onnx-int8 FILE, a quarter as large, with close
+                                               logits
+python export.py RUN --to tensorboard DIR      also: wandb DIR, csv FILE
 
 The first two also convert a classifier: RUN is then the folder of finetune.py --save.
 """
@@ -33,7 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def convert(options: Namespace) -> int:
-    name, path = options.to[0], Path(options.to[1])
+    name = options.to[0]
+    path = Path(options.to[1])
     if name not in FORMATS:
         raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
     check_new(path, f"--to {name}")

@@ -34,7 +34,8 @@ FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_CHARACTERS = 262_144  # whose features a probe computes
 # that a probe is fitted on, and that its candidates are compared on
-MAX_UNITS, MAX_COMPARED = 16_384, 4_096
+MAX_UNITS = 16_384
+MAX_COMPARED = 4_096
 # the least probability that cross-validation counts, for labels that the other folds lack
 UNSEEN = 1e-4
 NEVER = -1e4  # the score of a label without examples
@@ -50,7 +51,8 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     classifier.eval()
     if classifier.kind == CHARACTER:  # all features of many texts would not fit into memory
         step = -(-sum(map(len, texts)) // MAX_CHARACTERS)
-        texts, labels = texts[::step], labels[::step]
+        texts = texts[::step]
+        labels = labels[::step]
     read = features_of(classifier, texts)
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))

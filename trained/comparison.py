@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ def compare(
 def ceiling_of(task: Task, trained: Trained) -> float | None:
     """The best possible score; None if it is unknown, or if the run reads only the beginning of a
     text."""
-    texts = [text for example in task.test for text in example.texts]
+    texts = list(chain.from_iterable(example.texts for example in task.test))
     if task.ceiling is None or n_cut(texts, trained):
         return None
     return task.ceiling()
@@ -260,7 +261,8 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], s
 
 def print_unknown(trained: Trained, task: Task) -> None:
     """Print how many texts are cut, and how many characters the run cannot read."""
-    texts = [text for example in [*task.pool, *task.test] for text in example.texts]
+    examples = [*task.pool, *task.test]
+    texts = list(chain.from_iterable(example.texts for example in examples))
     n_long = n_cut(texts, trained)
     if n_long:
         longest = f"{trained.longest} {trained.vocabulary.tokens}"

@@ -37,9 +37,10 @@ def label_names(task: Task) -> list[str]:
 def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units:
     """The units of examples, whose texts are cut after `longest` characters if that is given."""
     number = {label: i for i, label in enumerate(label_names(task))}
-    texts = [text[:longest] for example in examples for text in example.texts]
+    texts: list[str] = []
     labels: list[Tensor] = []
     for example in examples:
+        texts += [text[:longest] for text in example.texts]
         names: Labels = [str(example.label)]
         if task.kind == CHOICE:
             labels.append(torch.tensor([number["right"]]))
@@ -76,7 +77,8 @@ def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
     if not vocabulary.is_characters:
         return 0
     known = set(vocabulary.characters)
-    return sum(character not in known for text in texts for character in text)
+    joined = "".join(texts)
+    return sum(character not in known for character in joined)
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:

@@ -33,7 +33,8 @@ CLASSES: dict[str, Callable[[str], bool]] = {
 DISTANCES = ("1", "2", "3", "4 or more")
 SPAN = 5  # characters
 # `one_at_a_time` masks every eighth character of at most 64 windows
-SINGLE_WINDOWS, SINGLE_STEP = 64, 8
+SINGLE_WINDOWS = 64
+SINGLE_STEP = 8
 
 
 def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from torch import Tensor
@@ -83,20 +83,18 @@ class Labels:
 
     def show(self, texts: Sequence[list[str]]) -> Counter[str]:
         """Print the labels of texts of `read`; returns notes for the user, with counts."""
-        flat = [text for parts in texts for text in parts]
+        flat = list(chain.from_iterable(texts))
         if flat:
             for parts, probabilities in zip(texts, self.saved.probabilities(flat), strict=True):
                 self._show(SEPARATOR.join(parts), probabilities)
         vocabulary = self.saved.vocabulary
-        return Counter(
-            {
-                f"texts were cut to {self.saved.longest} {vocabulary.tokens}": n_cut(
-                    flat, self.saved
-                ),
-                "texts are empty: their labels mean nothing": flat.count(""),
-                "characters are not in the classifier's vocabulary": n_unknown(flat, vocabulary),
-            }
+        notes = Counter[str]()
+        notes[f"texts were cut to {self.saved.longest} {vocabulary.tokens}"] = n_cut(
+            flat, self.saved
         )
+        notes["texts are empty: their labels mean nothing"] = flat.count("")
+        notes["characters are not in the classifier's vocabulary"] = n_unknown(flat, vocabulary)
+        return notes
 
     def _show(self, text: str, probabilities: Tensor) -> None:
         """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""

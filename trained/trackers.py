@@ -16,8 +16,11 @@ COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 def to_csv(run: RunFolder, file: Path) -> None:
     """One line per evaluation. The run's keys are columns with the same value in each line."""
-    rows, config = run.metrics(), run.config()
-    columns = dict.fromkeys([name for row in rows for name in row] + list(config))
+    rows = run.metrics()
+    config = run.config()
+    columns: dict[str, None] = {}
+    for row in [*rows, config]:
+        columns |= dict.fromkeys(row)
     with open(file, "w", newline="", encoding="utf-8") as output:
         writer = csv.DictWriter(output, list(columns))
         writer.writeheader()

@@ -11,7 +11,8 @@ from trained.load import Trained
 
 # A quarter of the characters. If only one of every eight is masked, the rest of its word gives it
 # away.
-WIDTH, PERIOD = 2, 8
+WIDTH = 2
+PERIOD = 8
 
 
 @torch.inference_mode()

@@ -15,7 +15,8 @@ LONGEST = 1_000_000  # tokens
 # Writing begins with blanks alone. In the first 30% of it, a text has more blanks than any window
 # of a training with rates up to 70%. In the last 30%, it has fewer blanks than any window of a
 # training with rates from 30%.
-HIGHEST_RATE, LOWEST_RATE = 0.7, 0.3
+HIGHEST_RATE = 0.7
+LOWEST_RATE = 0.3
 
 
 def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
@@ -43,7 +44,9 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
 def reservation_about(values: Mapping[str, Any]) -> str:
     """Why a run with these keys writes badly, or an empty string."""
     default = values["masking.masking_prob"]
-    rates = [rate for stage in values["training.stages"] for rate in masking_rates(stage, default)]
+    rates: list[float] = []
+    for stage in values["training.stages"]:
+        rates += masking_rates(stage, default)
     lowest = min(rates)
     highest = max(rates)
     named = f"{lowest:.0%}" if lowest == highest else f"{lowest:.0%} to {highest:.0%}"

@@ -36,7 +36,8 @@ class TruePosterior(nn.Module):
         self.floor = Floor(automaton)
         self.n_tokens = vocabulary.n_tokens
         self.token_of_char = vocabulary.encode(automaton.alphabet)
-        hidden, foreign = self.floor.n_chars, self.floor.n_chars + 1
+        hidden = self.floor.n_chars
+        foreign = self.floor.n_chars + 1
         self.char_of_token = torch.full((vocabulary.n_tokens,), foreign)
         self.char_of_token[vocabulary.n_ordinary :] = hidden
         self.char_of_token[self.token_of_char] = torch.arange(self.floor.n_chars)
