@@ -69,6 +69,8 @@ def run_script(
         return command(parser.parse_intermixed_args(arguments)) or 0  # options before or after RUN
     except InputError as error:
         return fail(error)
+    except StoppedError as error:
+        return fail(f"stopped: {error}", code=1)
     except ModuleNotFoundError as error:
         return fail(f"{error.name} is not installed: pip install -r {requirements}")
     except BrokenPipeError:  # the reader of the output has gone, as `head` does

@@ -107,6 +107,11 @@ def test_wrong_words_are_refused(words, reason, refusal):
     assert reason in refusal(plan.main, *words)
 
 
+def test_a_ladder_that_diverges_is_refused(refusal):
+    words = [*PLAYED, "--seconds", "120", "--ladder-seconds", "10", "training.learning_rate=100"]
+    assert "lower training.learning_rate" in refusal(plan.main, *words, code=1)
+
+
 def test_help_is_shown(capsys):
     with pytest.raises(SystemExit, match="0"):
         plan.main(["--help"])
