@@ -55,13 +55,13 @@ def replaced(
 def absolute(key: str, path: Path) -> Path:
     """The absolute path of a user's file. Raises ConfigError if there is no such file."""
     try:
-        found = path.expanduser().resolve()
-        if not found.is_file():
+        file = path.expanduser().resolve()
+        if not file.is_file():
             raise FileNotFoundError(2, "No such file")
     except (OSError, RuntimeError) as error:  # RuntimeError: ~unknown_user, a loop of links
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{key}: cannot read {shortened(path)} ({reason})") from error
-    return found
+    return file
 
 
 @dataclass(frozen=True)

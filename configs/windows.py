@@ -65,13 +65,13 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     for row in c.weights:
         weights |= {str(folder): weight for folder, weight in row.items()}
     if weights.keys() != n_chars.keys():
-        found = (
+        folders = (
             ", ".join(f"{name!r}" for name in [*n_chars][:10])
             if stored
             else "one file and no folders"
         )
         raise ConfigError(
-            f"data.weights must name each folder of {c.loaded.name!r} once: it has {found} (in YAML,"
+            f"data.weights must name each folder of {c.loaded.name!r} once: it has {folders} (in YAML,"
             ' quote names such as "01" and "no")'
         )
     ends = torch.tensor(list(accumulate(n_chars.values())))

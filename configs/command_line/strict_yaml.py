@@ -27,13 +27,13 @@ class _Loader(yaml.SafeLoader):
         ):
             raise yaml.composer.ComposerError(None, None, "a number is too long", event.start_mark)
         if isinstance(node, yaml.MappingNode):  # PyYAML would keep the last of several equal keys
-            found = set[str]()
+            keys = set[str]()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in found:
+                if key.value in keys:
                     raise yaml.composer.ComposerError(
                         None, None, f"the key {key.value} stands twice", key.start_mark
                     )
-                found.add(key.value)
+                keys.add(key.value)
         return node
 
 
