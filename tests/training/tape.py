@@ -1,9 +1,8 @@
 """A stand-in for CUDA graphs on machines without CUDA: records operations and repeats them on the
 same tensors."""
 
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,10 +16,10 @@ class Tape(TorchDispatchMode):
 
     pools: ClassVar[list[object]] = []  # of all recordings
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.operations: list[tuple[Callable, tuple, Mapping[str, Any], Any]] = []
-        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.operations = []
+        self._before = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
@@ -41,7 +40,7 @@ class Tape(TorchDispatchMode):
         return result
 
     @contextmanager
-    def recorded(self, *, pool: object, capture_error_mode: str) -> Iterator[None]:
+    def recorded(self, *, pool, capture_error_mode):
         """In CUDA's default mode, whatever another thread does with CUDA may end the recording."""
         assert capture_error_mode == "thread_local"
         self._pool = pool or object()
@@ -52,10 +51,10 @@ class Tape(TorchDispatchMode):
             for tensor, before in reversed(self._before):
                 tensor.copy_(before)
 
-    def pool(self) -> object:
+    def pool(self):
         return self._pool
 
-    def replay(self) -> None:
+    def replay(self):
         with torch.no_grad():
             for func, args, kwargs, result in self.operations:
                 for static, new in zip(

@@ -1,7 +1,6 @@
 """The contract of batches: padding changes nothing, and a source of batches may be a user's own."""
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
@@ -25,11 +24,11 @@ class Texts:
     """A user's source: padded texts of different lengths, from an iterator of random numbers. One
     character of each text is masked, the last one in the texts of an even row."""
 
-    def __init__(self, mask_token: int):
+    def __init__(self, mask_token):
         self.mask_token = mask_token
         self.n_drawn = 0
 
-    def draw(self, batch_size: int, seq_len: int, masking_prob: float, progress: float) -> Batch:
+    def draw(self, batch_size, seq_len, masking_prob, progress):
         generator = torch.Generator().manual_seed(self.n_drawn)
         self.n_drawn += 1
         tokens = torch.randint(8, (batch_size, seq_len), generator=generator)
@@ -40,14 +39,14 @@ class Texts:
         positions = columns + seq_len * torch.arange(batch_size)[:, None]
         return Batch(inputs, positions, tokens.gather(1, columns), attention_mask=is_text)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self):
         return {"n_drawn": self.n_drawn}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state):
         self.n_drawn = state["n_drawn"]
 
 
-def own_step(corpus_file, **keys: Any) -> TrainingStep:
+def own_step(corpus_file, **keys):
     """A training step on `Texts`, after two steps: at first, the layers are the identity."""
     configs = configs_for(corpus_file, **KEYS, **keys)
     source = Texts(configs.data.vocabulary.mask_token)
@@ -57,7 +56,7 @@ def own_step(corpus_file, **keys: Any) -> TrainingStep:
     return step
 
 
-def gradients_of(step: TrainingStep, batches: list[Batch], objective: Any) -> list[torch.Tensor]:
+def gradients_of(step, batches, objective):
     """The loss of a step and its gradients."""
     model = step.update.model
     model.zero_grad()
@@ -68,7 +67,7 @@ def gradients_of(step: TrainingStep, batches: list[Batch], objective: Any) -> li
     return [loss.detach(), *(weight.grad.to_dense().clone() for weight in model.parameters())]
 
 
-def alone(batch: Batch) -> list[Batch]:
+def alone(batch):
     """The texts of a padded batch, each in a batch of its own without padding."""
     texts = []
     for row, length in enumerate(batch.attention_mask.sum(1).tolist()):
@@ -77,7 +76,7 @@ def alone(batch: Batch) -> list[Batch]:
     return texts
 
 
-def flat(batch: Batch) -> Batch:
+def flat(batch):
     """The same positions in another order, as `[n]`."""
     order = torch.randperm(batch.positions.numel(), generator=torch.Generator().manual_seed(0))
     positions = batch.positions.flatten()[order]
@@ -149,7 +148,7 @@ def test_processes_divide_a_batch_into_parts(corpus_file):
 def test_a_users_loss_sees_labels_that_count(corpus_file):
     """It is given no ignored label, and its value there does not count."""
 
-    def squared(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def squared(logits, labels):
         return (1 - logits.softmax(-1).gather(1, labels[:, None]).squeeze(1)).square()
 
     configs = configs_for(corpus_file)

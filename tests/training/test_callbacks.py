@@ -52,19 +52,19 @@ CHANGE = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
 
 @pytest.fixture
-def user() -> Recording:
+def user():
     """Wants other values of the knobs, and keeps what is reported."""
     return Recording()
 
 
 @pytest.fixture
-def events() -> list[dict]:
+def events():
     """The events that the user is told of."""
     return []
 
 
 @pytest.fixture
-def trainer(user, events) -> SimpleNamespace:
+def trainer(user, events):
     user.changed = lambda trainer, event: events.append(event)
     return SimpleNamespace(
         step=7,
@@ -74,7 +74,7 @@ def trainer(user, events) -> SimpleNamespace:
     )
 
 
-def row_after(panel: KnobPanel) -> dict:
+def row_after(panel):
     row = {"masking_prob": 0.15}
     panel.measured(None, row, None)
     return row
@@ -132,14 +132,14 @@ def test_a_request_without_a_valid_difference_changes_nothing(
 
 
 @pytest.fixture
-def recorder(tmp_path) -> Recorder:
+def recorder(tmp_path):
     return Recorder(RunFolder(tmp_path), {})
 
 
 def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, user, monkeypatch):
-    written: list[dict] = []
+    written = []
 
-    def append_while_there_is_room(_, row: dict) -> None:
+    def append_while_there_is_room(_, row):
         if len(written) == room:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(row)
@@ -191,7 +191,7 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
     gate = threading.Event()
     weights = {"weight": torch.zeros(2)}
 
-    def save(is_last: bool) -> None:
+    def save(is_last):
         recorder.save(trainer, weights, {"callbacks": {}}, is_last)
 
     with monkeypatch.context() as patch:

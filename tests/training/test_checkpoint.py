@@ -28,7 +28,7 @@ LAST = "last.safetensors"
 PREVIOUS = "previous.safetensors"
 
 
-def save(folder, step: int) -> None:
+def save(folder, step):
     """Save a checkpoint of a step, with weights and a state of that number."""
     weights = {"weight": torch.full((7, 5), float(step))}
     save_last(folder, Content.of(weights, {"step": step, "moment": torch.full((3,), step)}).save)
@@ -43,7 +43,7 @@ def folder(tmp_path):
     return folder
 
 
-def last_step(folder) -> int:
+def last_step(folder):
     """The step of the checkpoint that is found, which has the weights and the state of that step."""
     found = load_last(folder)
     step = found.state["step"]
@@ -72,7 +72,7 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
 def test_weights_are_a_plain_file_even_if_two_modules_share_them(tmp_path):
     """As in a decoder that is tied to the embedding."""
 
-    def tied() -> nn.Sequential:
+    def tied():
         model = nn.Sequential(nn.Embedding(7, 3), nn.Linear(3, 7))
         model[1].weight = model[0].weight
         return model
@@ -193,7 +193,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
 
 
 def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monkeypatch):
-    def write(path, content: bytes, real=checkpoint.write_atomically) -> None:
+    def write(path, content, real=checkpoint.write_atomically):
         real(path, content[:-1] + bytes([content[-1] ^ 1]))
 
     monkeypatch.setattr(checkpoint, "write_atomically", write)
@@ -210,7 +210,7 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
     """Rows are queued until they can be written, and checkpoints are tried again. A limit stands
     for the disk."""
 
-    def fill_up_or_clear(callbacks) -> None:
+    def fill_up_or_clear(callbacks):
         if len(callbacks.rows) == 2:
             disk.enter_context(limited(resource.RLIMIT_FSIZE, 1_000))
         if len(callbacks.rows) == 6:

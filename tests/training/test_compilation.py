@@ -3,7 +3,6 @@
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from configs.compiled_code import CACHE_VARIABLE, kept_code
-from configs.experiment import Configs
 from tests.conftest import check_same, configs_for, weights, written
 from training.schedule import Stage
 
@@ -23,7 +21,7 @@ from training.schedule import Stage
 COMPILED = {"training__compile": True, "model__n_layers": 1, "model__ngrams": 3}
 
 
-def compile_program(report: Callable[[str], None] = print) -> str:
+def compile_program(report=print):
     """Compile by writing a file, as PyTorch does; an existing file is taken for whole."""
     with kept_code(report):
         program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
@@ -138,7 +136,7 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
     assert configs.step(configs.training.all_stages[0])["n_labels"] > 0
 
 
-def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
+def check_like_eager(eager, compiled, stages):
     """Losses and gradients of compiled steps are those of eager ones."""
     for configs in (eager, compiled):
         configs.network.zero_grad()
@@ -166,7 +164,7 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     counts, graphs = (torch._dynamo.utils.counters[name] for name in ("aot_autograd", "stats"))
     counts.clear()
     graphs.clear()
-    lines: list[str] = []
+    lines = []
     compiled.compiled.compile(compiled.step, stages, lines.append, kept_code(lines.append))
     assert lines[-1].startswith("compiled in "), lines
     assert graphs["unique_graphs"] == 2  # before the lookup of n-grams and after it
@@ -246,7 +244,7 @@ def test_code_in_bfloat16_can_be_kept(corpus_file, monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=checked))
     torch._dynamo.reset()
     configs = configs_for(corpus_file, **COMPILED, training__precision="bfloat16")
-    lines: list[str] = []
+    lines = []
     configs.compiled.compile(
         configs.step, configs.training.all_stages, lines.append, kept_code(lines.append)
     )

@@ -3,13 +3,11 @@
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from configs.experiment import Configs
 from planning.ladder import warmed_up
 from tests import conftest
 from tests.conftest import weights
@@ -33,23 +31,23 @@ class Eager(CudaGraphs):
             return self.update(batches)
 
 
-def recordable(configs: Configs, kind: type[CudaGraphs] = CudaGraphs) -> list[str]:
+def recordable(configs, kind=CudaGraphs):
     """Let the updates of a training be recorded, as on CUDA. Returns the lines that it reports."""
     update = configs.update
     update.reading_synchronizes = True
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
-    lines: list[str] = []
+    lines = []
     configs.cuda_graphs = kind(update, lines.append)
     return lines
 
 
-def is_recorded(configs: Configs) -> bool:
+def is_recorded(configs):
     return bool(configs.cuda_graphs._recorded)
 
 
-def ready_to_record(configs: Configs) -> list[str]:
+def ready_to_record(configs):
     """Take the eager steps; the next one will be recorded."""
     lines = recordable(configs)
     for _ in range(EAGER_STEPS):
@@ -58,14 +56,14 @@ def ready_to_record(configs: Configs) -> list[str]:
     return lines
 
 
-def step(*trainings: Configs, share: float, stage: Stage = STAGE) -> list[dict[str, torch.Tensor]]:
+def step(*trainings, share, stage=STAGE):
     """Take a step of each at a share of the learning rate. Returns their sums."""
     for configs in trainings:
         set_learning_rate(configs.step.update.optimizers, share)
     return [configs.step(stage) for configs in trainings]
 
 
-def state_of(configs: Configs) -> list[Any]:
+def state_of(configs):
     """The weights of a training and all other state, whose tensors are bytes."""
     leaves = tree_leaves([weights(configs), configs.step.state_dict()])
     return [leaf.numpy().tobytes() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -157,7 +155,7 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
 def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(corpus_file, on_tape):
     configs = configs_for(corpus_file)
     recordable(configs)
-    lines: list[str] = []
+    lines = []
     rows = 0
     for _ in warmed_up(configs, lines.append):
         rows += 1
@@ -239,7 +237,7 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
     update = configs.step.update
     assert can_record(update)
 
-    def addresses() -> list[int]:
+    def addresses():
         state = [
             value
             for each in update.optimizers

@@ -13,7 +13,7 @@ from training.evaluation import evaluate, masked_outcomes, per_window
 MASK = 29
 
 
-def validation(n_windows: int = 70) -> ValidationSet:
+def validation(n_windows=70):
     windows = torch.randint(28, (n_windows, 256), generator=torch.Generator().manual_seed(1))
     return ValidationSet(windows, protocol_masks(n_windows))
 

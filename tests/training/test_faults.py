@@ -5,7 +5,6 @@ import time
 
 import pytest
 import torch
-from torch.utils.hooks import RemovableHandle
 
 from configs.command_line.command import resolve
 from configs.keys import ConfigError
@@ -19,7 +18,7 @@ STAGE = Stage(1.0, 32, 0.15)
 WITH_TABLE = {"model__ngrams": 3}
 
 
-def breaking(model: torch.nn.Module, in_gradients: bool = False) -> RemovableHandle:
+def breaking(model, in_gradients=False):
     """Makes the logits of a model NaN in training until it is removed, or with `in_gradients` only
     its gradients."""
 
@@ -89,9 +88,9 @@ def test_skipped_steps_stop_the_run_with_the_last_good_weights(
     corpus_file, train, n_steps, message
 ):
     configs = configs_for(corpus_file, training__max_steps=n_steps)
-    good: list[torch.Tensor] = []
+    good = []
 
-    def break_it(callbacks) -> None:
+    def break_it(callbacks):
         good.append(weights(configs))
         breaking(configs.network)
 

@@ -19,7 +19,7 @@ from training.evaluation import masked_outcomes
 
 
 @pytest.fixture
-def short_play(monkeypatch) -> None:
+def short_play(monkeypatch):
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
 
 
@@ -67,7 +67,7 @@ def test_an_honest_model_on_the_play_reports_its_excess(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_nearly_perfect_model_is_not_accused(seed: int):
+def test_a_nearly_perfect_model_is_not_accused(seed):
     """Of all honest models, those that know the grammar almost exactly are the hardest to tell from
     a leak."""
     automaton = random_automaton(seed, n_states=6)
@@ -82,8 +82,8 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
             check_for_leak(too_low, floor)
 
 
-def warnings_after(*rows: dict) -> list[str]:
-    lines: list[str] = []
+def warnings_after(*rows):
+    lines = []
     trainer = SimpleNamespace(report=lines.append)
     checks = HealthChecks(unigram=3.35)
 

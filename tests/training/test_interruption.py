@@ -8,14 +8,11 @@ import random
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from distributed.interruption import stopping_signals
-from runs.run_folder import RunFolder
 from tests.conftest import check_same, config_file, only_run
-from tests.fork_server import ForkServer, Program
 
 KEYS = {
     "training.max_steps": 60,
@@ -36,27 +33,27 @@ KEYS = {
 class Programs:
     """Starts `python experiment.py` with two threads, and finds the run that it creates."""
 
-    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
+    def __init__(self, fork_server, folder, corpus):
         self.fork_server = fork_server
         self.logs = folder / "logs"
         self.config = config_file(folder, KEYS | {"data.corpus": corpus})
 
-    def start(self, *keys: str) -> Program:
+    def start(self, *keys):
         return self._start("--config", self.config, *keys)
 
-    def resume(self) -> Program:
+    def resume(self):
         return self._start("--resume", str(self.run.path))
 
-    def _start(self, *arguments: str) -> Program:
+    def _start(self, *arguments):
         return self.fork_server.start(
             ["experiment.py", *arguments], {"OMP_NUM_THREADS": "2"}, merged=True
         )
 
     @property
-    def run(self) -> RunFolder:
+    def run(self):
         return only_run(self.logs)
 
-    def wait_for_rows(self, process: Program, n_rows: int) -> None:
+    def wait_for_rows(self, process, n_rows):
         """Wait until the run has so many rows, or has ended."""
         deadline = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < deadline:
@@ -66,21 +63,19 @@ class Programs:
 
 
 @pytest.fixture
-def programs(fork_server: ForkServer, tmp_path: Path, text_file: Path) -> Programs:
+def programs(fork_server, tmp_path, text_file):
     return Programs(fork_server, tmp_path, text_file)
 
 
 @pytest.fixture(scope="module")
-def whole(fork_server: ForkServer, tmp_path_factory, text_file: Path) -> RunFolder:
+def whole(fork_server, tmp_path_factory, text_file):
     """A run that nothing interrupts."""
     programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), text_file)
     assert "done" in programs.start("checkpoint.every_seconds=60").output()
     return programs.run
 
 
-def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
-    programs: Programs, whole: RunFolder
-):
+def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(programs, whole):
     process = programs.start()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     for n_rows, number in enumerate(signals, start=1):
@@ -99,7 +94,7 @@ def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
     assert [event["event"] for event in programs.run.events()] == ["resumed"] * 4
 
 
-def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs: Programs):
+def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs):
     process = programs.start("training.max_steps=300")
     programs.wait_for_rows(process, 1)
     process.send_signal(signal.SIGSTOP)
@@ -119,9 +114,7 @@ def test_under_nohup_a_closed_terminal_stops_no_run():
     assert signal.SIGHUP in stopping_signals()
 
 
-def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
-    programs: Programs, whole: RunFolder
-):
+def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(programs, whole):
     """SIGKILL, five times: while the run starts, trains, evaluates or saves."""
     process = programs.start()
     programs.wait_for_rows(process, 1)

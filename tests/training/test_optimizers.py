@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from configs.training import muon
-from model import MaskedLanguageModel
 from model.ngrams import NGRAMS, NgramEmbedding
 from tests.conftest import configs_for
 from tests.model.conftest import small_model
@@ -21,21 +20,21 @@ RATES = {"learning_rate": 1e-3, "table_learning_rate": 0.05, "weight_decay": 0.1
 IDS = torch.zeros(1, 4, dtype=torch.int64)
 
 
-def with_table() -> MaskedLanguageModel:
+def with_table():
     return small_model(ngrams=NgramEmbedding(n_tokens=30, d_model=16, ngrams=NGRAMS, n_rows=50))
 
 
-def muon_of(model: nn.Module) -> list[torch.optim.Optimizer]:
+def muon_of(model):
     root = SimpleNamespace(model=SimpleNamespace(d_model=128))  # the width whose rate the key has
     rates = {**RATES, "muon_learning_rate": 0.02, "muon_momentum": 0.9}
     return muon(SimpleNamespace(network=model, root=lambda: root, **rates))
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+def parameters_of(optimizer):
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
+def random(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 

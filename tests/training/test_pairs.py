@@ -16,7 +16,7 @@ from training.schedule import Stage
 STAGE = Stage(1.0, 32, 0.15)
 
 
-def topics() -> str:
+def topics():
     """Speeches that consist of one letter, which changes seldom: a speech resembles the one that
     follows it."""
     generator, letter, speeches = random.Random(0), "a", []
@@ -29,7 +29,7 @@ def topics() -> str:
     return "\n\n".join(speeches)
 
 
-def alphabets() -> str:
+def alphabets():
     """Each letter several times, in alphabetical order: the order of two neighboring pieces shows."""
     generator = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"

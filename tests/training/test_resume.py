@@ -7,7 +7,7 @@ Interrupts and resumes runs in this process; `test_interruption` does it with re
 import pytest
 
 from data.play.grammar import play
-from tests.conftest import Recording, check_resumes, written
+from tests.conftest import check_resumes, written
 from training.callbacks.recorder import Recorder
 
 STEPS = 12
@@ -23,7 +23,7 @@ LABML = {
 
 
 @pytest.fixture(scope="module")
-def text() -> str:
+def text():
     return play(30_000)
 
 
@@ -56,7 +56,7 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
 
-    def change_knobs(callbacks: Recording) -> None:
+    def change_knobs(callbacks):
         # from the first evaluation on; a resumed run keeps them without another request
         if case == "after a knob was changed":
             callbacks.wanted = {"learning_rate_factor": 0.5, "masking_prob": 0.3}

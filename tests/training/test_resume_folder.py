@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from training.checkpoint import Content, load_checkpoint, load_last, load_weight
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory, text_file: Path) -> Path:
+def original(tmp_path_factory, text_file):
     """The folder of a run of two steps, with two evaluations."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("original") / "run"
@@ -25,34 +24,34 @@ def original(tmp_path_factory, text_file: Path) -> Path:
 
 
 @pytest.fixture
-def run(original: Path, tmp_path: Path, corpus_file: Path) -> RunFolder:
+def run(original, tmp_path, corpus_file):
     """A copy of that run, with its own copy of the text."""
     run = RunFolder(shutil.copytree(original, tmp_path / "logs" / "mlm" / "0123456789ab"))
     set_keys(run, {"data.corpus": str(corpus_file), "logs": str(tmp_path / "logs")})
     return run
 
 
-def set_keys(run: RunFolder, keys: dict) -> None:
+def set_keys(run, keys):
     run.save_config(run.config() | keys)
 
 
-def resume(run: RunFolder, *keys: str, steps: int = 4) -> int:
+def resume(run, *keys, steps=4):
     return main(["--resume", str(run.path), f"training.max_steps={steps}", *keys])
 
 
-def last_step(run: RunFolder) -> int:
+def last_step(run):
     return run.metrics()[-1]["step"]
 
 
 @pytest.fixture
-def refused(run: RunFolder, refusal) -> Callable[..., str]:
+def refused(run, refusal):
     """The line with which a resume is refused; it must leave every file as it is."""
 
-    def contents() -> dict[Path, bytes]:
+    def contents():
         files = [path for path in run.path.rglob("*") if path.is_file() and path.name != "lock"]
         return {path: path.read_bytes() for path in files}
 
-    def refuse(key: str = "training.max_steps=4") -> str:
+    def refuse(key="training.max_steps=4"):
         before = contents()
         error = refusal(main, "--resume", run.path, key)
         assert contents() == before
@@ -122,7 +121,7 @@ def test_a_text_that_has_moved_is_recorded(run, corpus_file):
     assert run.corpus()["name"] == str(moved)
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
+DAMAGES = {
     "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
     "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "deleted": Path.unlink,
@@ -168,19 +167,19 @@ def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(
     assert load_weights(run.checkpoints / "best.safetensors")
 
 
-def change_last(run: RunFolder, change: Callable[[dict], object]) -> None:
+def change_last(run, change):
     """Save the last checkpoint again, with another state."""
     path, weights, state = load_checkpoint(run.checkpoints / "last.safetensors")
     change(state)
     Content.of(weights, state).save(path)
 
 
-def another_text(run: RunFolder) -> None:
+def another_text(run):
     with open(run.config()["data.corpus"], "a") as file:
         file.write("more")
 
 
-def of_another_version(run: RunFolder) -> None:
+def of_another_version(run):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.checkpoint.FORMAT", 0)
         change_last(run, lambda state: None)
@@ -220,7 +219,7 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damag
     ],
 )
 def test_a_state_with_a_wrong_value_is_refused_in_one_line(run, refused, place, value):
-    def change(state: dict) -> None:
+    def change(state):
         *parents, last = [int(key) if key.isdigit() else key for key in place.split()]
         for key in parents:
             state = state[key]

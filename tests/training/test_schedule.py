@@ -8,11 +8,11 @@ STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
 
 
 def schedule(
-    warmup: float = 0.1,
-    decay: float = 0.4,
-    final: float = 0.05,
-    limits: tuple[float | None, ...] = (1, None, None),
-) -> Schedule:
+    warmup=0.1,
+    decay=0.4,
+    final=0.05,
+    limits=(1, None, None),
+):
     return Schedule(
         *limits, STAGES, warmup, decay, final, evaluations=1, seconds_per_checkpoint=60.0
     )
@@ -44,7 +44,7 @@ def test_the_steps_of_a_row_cycle_through_its_masking_rates():
     ("progress", "share"),
     [(0.0, 0.01), (0.05, 0.5), (0.1, 1.0), (0.35, 1.0), (0.6, 1.0), (0.8, 0.525), (1.0, 0.05)],
 )
-def test_the_learning_rate_rises_stays_and_falls(progress: float, share: float):
+def test_the_learning_rate_rises_stays_and_falls(progress, share):
     assert schedule().learning_rate_at(progress) == pytest.approx(share)
 
 
