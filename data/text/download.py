@@ -12,18 +12,21 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
 
     Raises CorpusError if the server is unreachable, breaks off, or needs more than `seconds`.
     """
-    deadline = time.monotonic() + seconds
-    content = b""
     try:
         with urllib.request.urlopen(url, timeout=seconds) as response:
-            while block := response.read1(1 << 16):
-                content += block
-                if len(content) > largest:
-                    break
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not done after {seconds:g} s")
+            return _read(response, largest, time.monotonic() + seconds)
     # refused, timed out, reset, broken off, not HTTP
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
+
+
+def _read(response: http.client.HTTPResponse, largest: int, deadline: float) -> bytes:
+    content = b""
+    while block := response.read1(1 << 16):
+        content += block
+        if len(content) > largest:
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError("it takes too long")
 
     return content
