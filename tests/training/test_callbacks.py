@@ -25,7 +25,8 @@ VOCABULARY = Vocabulary("".join(PROMPTS))
 
 
 def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
-    """It is drawn without dropout, and leaves the RNG state."""
+    """It is drawn without dropout, and leaves the RNG state. A lower rate masks a part of the same
+    characters."""
     model = small_model(n_tokens=VOCABULARY.n_tokens, dropout=0.5)
     before = torch.get_rng_state()
     samples = sample(model, PROMPTS, VOCABULARY, 0.3)
@@ -33,13 +34,15 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
 
-    for prompt, guesses in zip(PROMPTS, samples, strict=True):
+    fewer = sample(model, PROMPTS, VOCABULARY, 0.15)
+    for prompt, guesses, others in zip(PROMPTS, samples, fewer, strict=True):
         assert "".join(guess.truth for guess in guesses) == prompt
 
-        masked = [guess for guess in guesses if guess.guess is not None]
+        masked = {i for i, guess in enumerate(guesses) if guess.guess is not None}
         assert len(masked) == round(0.3 * len(prompt))
+        assert masked > {i for i, guess in enumerate(others) if guess.guess is not None}
 
-        for guess in masked:
+        for guess in (guesses[i] for i in masked):
             assert guess.guess in VOCABULARY.characters  # never [MASK]
             assert guess.is_correct == (guess.guess == guess.truth)
 
