@@ -20,6 +20,7 @@ from training.step import TrainingStep
 
 STAGE = Stage(1.0, 32, 0.15)
 configs_for = partial(conftest.configs_for, model__n_layers=1)
+N_STEPS = EAGER_STEPS + 3
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 
@@ -43,6 +44,14 @@ def recordable(configs, kind=CudaGraphs):
     return lines
 
 
+def both(corpus_file, **keys):
+    """A training whose steps stay eager, and one whose steps are recorded."""
+    eager = configs_for(corpus_file, **keys)
+    replayed = configs_for(corpus_file, **keys)
+    recordable(eager, Eager)
+    return eager, replayed, recordable(replayed)
+
+
 def is_recorded(configs):
     return bool(configs.cuda_graphs._recorded)
 
@@ -59,7 +68,7 @@ def ready_to_record(configs):
 def step(*trainings, share, stage=STAGE):
     """Take a step of each at a share of the learning rate. Returns their sums."""
     for configs in trainings:
-        set_learning_rate(configs.step.update.optimizers, share)
+        set_learning_rate(configs.update.optimizers, share)
     return [configs.step(stage) for configs in trainings]
 
 
@@ -97,13 +106,11 @@ RATES = {"training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2
 def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     """Through two lengths and back, or three masking rates in turn, with a learning rate that
     changes, bit for bit: weights, optimizer states, random numbers, and what the source learns."""
-    eager = configs_for(corpus_file, **keys)
-    replayed = configs_for(corpus_file, **keys)
-    recordable(eager, Eager)
-    lines = recordable(replayed)
+    eager, replayed, lines = both(corpus_file, **keys)
     rows = eager.training.all_stages
-    n = EAGER_STEPS + 3
-    stages = rows * n if keys is RATES else [each for each in (*rows, rows[0]) for _ in range(n)]
+    stages = rows * N_STEPS
+    if keys is not RATES:
+        stages = [rows[0]] * N_STEPS + [rows[1]] * N_STEPS + [rows[0]] * N_STEPS
 
     for i, stage in enumerate(stages):
         sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
@@ -126,7 +133,7 @@ def test_a_users_batches_are_replayed_with_their_masks(corpus_file, on_tape):
         training_step = TrainingStep(
             source, configs.update, run_update=configs.cuda_graphs, chars_per_step=4 * 32
         )
-        losses.append([float(training_step(STAGE)["loss"]) for _ in range(EAGER_STEPS + 3)])
+        losses.append([float(training_step(STAGE)["loss"]) for _ in range(N_STEPS)])
         assert not lines
     assert losses[0] == losses[1]
     assert len(on_tape) == 3
@@ -148,7 +155,7 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
     configs.cuda_graphs.begin(SimpleNamespace(clock=clock, report=print))
     for _ in range(2):
         configs.step(STAGE)
-    assert pauses == [False]
+    assert pauses == [False]  # not recorded yet
     assert is_recorded(configs)
 
 
@@ -156,21 +163,23 @@ def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(corpus_file, o
     configs = configs_for(corpus_file)
     recordable(configs)
     lines = []
-    rows = 0
-    for _ in warmed_up(configs, lines.append):
-        rows += 1
+    for n_rows, _ in enumerate(warmed_up(configs, lines.append), start=1):
         assert is_recorded(configs)
-        assert len(Tape.pools) == rows
-    assert rows == len(configs.training.all_stages) > 1
+        assert len(Tape.pools) == n_rows
+
+    assert n_rows == len(configs.training.all_stages) > 1
     assert not lines
 
 
 def test_loaded_step_counts_are_moved_to_the_device():
     """PyTorch leaves those of optimizers that are not fused where it loads them."""
-    here, there = (torch.nn.Parameter(torch.zeros(2, device=device)) for device in ("cpu", "meta"))
-    saved, loaded = torch.optim.NAdam([here]), torch.optim.NAdam([there])
+    here = torch.nn.Parameter(torch.zeros(2))
+    there = torch.nn.Parameter(torch.zeros(2, device="meta"))
+    saved = torch.optim.NAdam([here])
+    loaded = torch.optim.NAdam([there])
     here.grad = torch.ones(2)
     saved.step()
+
     loaded.load_state_dict(saved.state_dict())
     assert loaded.state[there]["step"].device.type == "cpu"
     trainer = SimpleNamespace(clock=SimpleNamespace(stopped=nullcontext), report=print)
@@ -180,18 +189,17 @@ def test_loaded_step_counts_are_moved_to_the_device():
 
 def test_a_state_that_is_created_while_recording_is_found(corpus_file, on_tape):
     """Each replay would create the momenta again, as zeros. Failing changes nothing."""
-    eager = configs_for(corpus_file)
-    faulty = configs_for(corpus_file)
-    recordable(eager, Eager)
+    eager, faulty, lines = both(corpus_file)
     for _ in range(EAGER_STEPS):
-        step(eager, share=0.5)
-    lines = ready_to_record(faulty)
-    for configs in (eager, faulty):
-        for optimizer in configs.step.update.optimizers:
-            optimizer.state.clear()
+        step(eager, faulty, share=0.5)
+
+    for optimizer in eager.update.optimizers + faulty.update.optimizers:
+        optimizer.state.clear()
+
     for _ in range(2):
         step(eager, faulty, share=0.5)
         assert torch.equal(weights(eager), weights(faulty))
+
     assert lines == ["training without CUDA graphs: an optimizer replaces its state"]
     assert not on_tape
 
@@ -200,20 +208,22 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     """The graph reads the weights from memory: nothing that it does depends on values in Python."""
     configs = configs_for(corpus_file)
     lines = ready_to_record(configs)
-    training_step = configs.step
-    training_step(STAGE)
+    configs.step(STAGE)
     assert is_recorded(configs)
-    bias = configs.network.decoder_bias
-    good = bias.detach().clone()
+
+    update = configs.update
     before = weights(configs)
-    bias.data.fill_(torch.nan)
-    for skipped in (1, 2):
-        assert all(total == 0 for total in training_step(STAGE).values())
-        assert training_step.update.skipped_in_a_row == skipped
-    bias.data.copy_(good)
+    with torch.no_grad():
+        good = configs.network.decoder_bias.clone()
+        configs.network.decoder_bias.fill_(torch.nan)
+        for skipped in (1, 2):
+            assert not any(configs.step(STAGE).values())
+            assert update.skipped_in_a_row == skipped
+        configs.network.decoder_bias.copy_(good)
+
     assert torch.equal(weights(configs), before)
-    assert training_step(STAGE)["n_labels"] > 0
-    assert training_step.update.skipped_in_a_row == 0
+    assert configs.step(STAGE)["n_labels"] > 0
+    assert update.skipped_in_a_row == 0
     assert weights(configs).isfinite().all()
     assert not lines
 
@@ -222,56 +232,55 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     """A source may keep them."""
     configs = configs_for(corpus_file)
     ready_to_record(configs)
-    _, (losses,) = configs.step.run_update(configs.step.draw(STAGE))
+    _, (losses,) = configs.cuda_graphs(configs.step.draw(STAGE))
     before = losses.clone()
-    _, (others,) = configs.step.run_update(configs.step.draw(STAGE))
+    _, (others,) = configs.cuda_graphs(configs.step.draw(STAGE))
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
 
 
-def test_an_update_changes_its_tensors_in_place(corpus_file):
-    """A graph knows addresses only. Noam computes its learning rate in Python, so it is never
-    recorded."""
+def test_noam_computes_its_learning_rate_in_python_and_is_never_recorded(corpus_file):
+    assert can_record(configs_for(corpus_file).update)
     assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
+
+
+def test_an_update_changes_its_tensors_in_place(corpus_file):
+    """A graph knows addresses only."""
     configs = configs_for(corpus_file)
-    update = configs.step.update
-    assert can_record(update)
 
     def addresses():
-        state = [
-            value
-            for each in update.optimizers
-            for values in each.state.values()
-            for value in values.values()
-        ]
-        return [
-            tensor.data_ptr()
-            for tensor in (*configs.network.parameters(), *state, update.skipped_in_a_row)
-        ]
+        states = [optimizer.state for optimizer in configs.update.optimizers]
+        leaves = tree_leaves([list(configs.network.parameters()), states])
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return [tensor.data_ptr() for tensor in (*tensors, configs.update.skipped_in_a_row)]
 
     configs.step(STAGE)
-    before, addresses_before = weights(configs), addresses()
+    before = weights(configs)
+    addresses_before = addresses()
     configs.step(STAGE)
     assert not torch.equal(weights(configs), before)
     assert addresses() == addresses_before
 
 
 def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
-    plain, on_device = (configs_for(corpus_file) for _ in range(2))
+    plain = configs_for(corpus_file)
+    on_device = configs_for(corpus_file)
     recordable(on_device, Eager)
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
         torch.testing.assert_close(weights(plain), weights(on_device), rtol=1e-5, atol=1e-6)
-        for one, other in zip(
-            plain.step.update.optimizers, on_device.step.update.optimizers, strict=True
-        ):
-            # numbers, as saved
-            assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])
+        # numbers, as saved
+        assert str(groups_of(plain)) == str(groups_of(on_device))
+
+
+def groups_of(configs):
+    return [optimizer.state_dict()["param_groups"] for optimizer in configs.update.optimizers]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="recording works here")
 def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
-    plain, other = (configs_for(corpus_file) for _ in range(2))
+    plain = configs_for(corpus_file)
+    other = configs_for(corpus_file)
     lines = ready_to_record(other)
     step(other, share=0.5)
     (line,) = lines
@@ -291,11 +300,12 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
     eager = configs_for(corpus_file, device="cuda", training__cuda_graph=False, **keys)
     replayed = configs_for(corpus_file, device="cuda", **keys)
     lines = recordable(replayed)
-    stages = [stage for stage in eager.training.all_stages for _ in range(EAGER_STEPS + 4)]
-    for i, stage in enumerate(stages):
-        sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
-        assert sums["n_labels"] == others["n_labels"]
-        assert torch.allclose(sums["loss"], others["loss"], rtol=1e-3)
+    for stage in eager.training.all_stages:
+        for i in range(N_STEPS):
+            sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
+            assert sums["n_labels"] == others["n_labels"]
+            assert torch.allclose(sums["loss"], others["loss"], rtol=1e-3)
+
     assert not lines
     assert is_recorded(replayed)
     assert torch.allclose(weights(eager), weights(replayed), rtol=1e-3, atol=1e-4)
@@ -305,7 +315,7 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
 def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
     configs = configs_for(corpus_file, device="cuda", model__dropout=0.5)
     ready_to_record(configs)
-    set_learning_rate(configs.step.update.optimizers, 0.0)
+    set_learning_rate(configs.update.optimizers, 0.0)
     batches = configs.step.draw(STAGE)
     losses = {float(configs.cuda_graphs(batches)[0]["loss"]) for _ in range(4)}
     assert is_recorded(configs)

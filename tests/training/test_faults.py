@@ -30,6 +30,10 @@ def breaking(model, in_gradients=False):
     return model.register_forward_hook(broken)
 
 
+def optimizer_states(update):
+    return [str(optimizer.state_dict()) for optimizer in update.optimizers]
+
+
 @pytest.mark.parametrize("in_gradients", [False, True])
 @pytest.mark.parametrize("on_a_device", [False, True])
 @pytest.mark.parametrize(
@@ -40,48 +44,51 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(
 ):
     configs = configs_for(corpus_file, **keys)
     step = configs.step
-    step.update.reading_synchronizes = on_a_device
+    update = step.update
+    update.reading_synchronizes = on_a_device
     step(STAGE)
     before = weights(configs)
-    optimizer = [str(optimizer.state_dict()) for optimizer in step.update.optimizers]
+    states = optimizer_states(update)
+
     with breaking(configs.network, in_gradients):
         for skipped in (1, 2):
-            sums = step(STAGE)
-            assert step.update.skipped_in_a_row == skipped
             # a single NaN would spoil the sums of the interval
-            assert all(total == 0 for total in sums.values())
+            assert not any(step(STAGE).values())
+            assert update.skipped_in_a_row == skipped
+
     assert torch.equal(weights(configs), before)
-    assert [str(optimizer.state_dict()) for optimizer in step.update.optimizers] == optimizer
+    assert optimizer_states(update) == states
+
     assert step(STAGE)["n_labels"] > 0
-    assert step.update.skipped_in_a_row == 0
+    assert update.skipped_in_a_row == 0
     assert not torch.equal(weights(configs), before)
     assert weights(configs).isfinite().all()
-    assert all(
-        learned.isfinite().all() for learned in step.source.masker.segmenter.state_dict().values()
-    )
+    for learned in step.source.masker.segmenter.state_dict().values():
+        assert learned.isfinite().all()
 
 
 def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
     """Their states exist afterwards, as if no step had been taken."""
-    fresh, broken = (configs_for(corpus_file, **WITH_TABLE).update for _ in range(2))
+    fresh = configs_for(corpus_file, **WITH_TABLE)
+    broken = configs_for(corpus_file, **WITH_TABLE)
     batches = configs_for(corpus_file).step.draw(STAGE)
-    broken.reading_synchronizes = fresh.reading_synchronizes = True
-    with breaking(broken.model):
-        broken(batches)
-    for update in (broken, fresh):
-        update(batches)
-    assert all(map(torch.equal, broken.model.parameters(), fresh.model.parameters()))
+    fresh.update.reading_synchronizes = True
+    broken.update.reading_synchronizes = True
+
+    with breaking(broken.network):
+        broken.update(batches)
+
+    broken.update(batches)
+    fresh.update(batches)
+    assert torch.equal(weights(broken), weights(fresh))
 
 
 @pytest.mark.parametrize(
     ("n_steps", "message"),
     [
-        (
-            60,
-            rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64.* lower training\.learning_rate",
-        ),
+        (60, f"last {SKIPPED_IN_A_ROW} steps, up to step 50 .*windows of 64"),
         # Too few steps for that check, but a row would have no training loss.
-        (8, r"the loss is nan in training and .* at step 8 .* lower training\.learning_rate"),
+        (8, r"the loss is nan in training and .* at step 8"),
     ],
 )
 def test_skipped_steps_stop_the_run_with_the_last_good_weights(
@@ -94,10 +101,9 @@ def test_skipped_steps_stop_the_run_with_the_last_good_weights(
         good.append(weights(configs))
         breaking(configs.network)
 
-    with one_line(HealthCheckError, message):
-        train(
-            configs, on_row=break_it, training__max_steps=n_steps, checkpoint__every_seconds=0.001
-        )
+    with one_line(HealthCheckError, rf"{message}.* lower training\.learning_rate"):
+        train(configs, on_row=break_it, checkpoint__every_seconds=0.001)
+
     assert torch.equal(weights(configs), good[0])
 
 
@@ -118,21 +124,18 @@ def test_a_batch_whose_lookups_cannot_be_indexed_on_cuda_is_refused(monkeypatch)
     monkeypatch.setattr("configs.devices.available_device", lambda name: name)
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 2**50)
     keys = {
+        "device": "cuda",
         "model.d_model": 384,
         "model.ngrams": 4,
         "model.ngram_parts": 1,
         "training.chars_per_step": 279_680,
     }
-    for allowed in (
-        {"device": "cpu"},
-        {"training.chars_per_step": 279_616},
-        {"training.grad_accum_steps": 2},
-    ):
-        resolve(TINY, {"device": "cuda", **keys, **allowed})
-    with pytest.raises(
-        ConfigError, match=r"exceed 2\^31 numbers: raise training.grad_accum_steps \(now 1\)"
-    ):
-        resolve(TINY, {"device": "cuda", **keys})
+    resolve(TINY, keys | {"device": "cpu"})
+    resolve(TINY, keys | {"training.chars_per_step": 279_616})
+    resolve(TINY, keys | {"training.grad_accum_steps": 2})
+
+    with pytest.raises(ConfigError, match=r"training.grad_accum_steps \(now 1\)"):
+        resolve(TINY, keys)
 
 
 def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
@@ -143,9 +146,10 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
         "training.max_steps": 1, "training.chars_per_step": 2**19, "model.d_model": 512, "model.ngrams": 0,
         "training.stages": "[{until: 1.0, seq_len: 1024}]",
     }  # fmt: skip
+    words = [f"{key}={value}" for key, value in keys.items()]
     with limited(resource.RLIMIT_AS, addresses() + 2**30):
-        error = refusal(main, *(f"{key}={value}" for key, value in keys.items()), code=1)
-    assert "stopped: out of memory on cpu" in error
+        error = refusal(main, *words, code=1)
+
     assert "training.chars_per_step (now 524288)" in error
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
