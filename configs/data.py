@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from labml.configs import option
 
-from configs.branch import Branch, is_reference
-from configs.keys import Key
+from configs.branch import Branch, derived_seed, is_reference
+from configs.keys import ConfigError, Key
 from data.tokens import CHARACTERS
 
 if TYPE_CHECKING:
@@ -91,12 +91,9 @@ def vocabulary(c: DataConfigs) -> "Vocabulary":
     if c.tokens == CHARACTERS:
         return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens)
     if is_reference(c.tokens):
-        from configs.own_code import own_tokenizer
-        from data.tokens.custom import CustomVocabulary
-        from data.vocabulary import MASK, PAD
+        from configs.own_code import own_vocabulary
 
-        source = {"reference": c.tokens}
-        return CustomVocabulary(own_tokenizer(c.tokens), source, (PAD, MASK, *special_tokens))
+        return own_vocabulary(c.tokens, special_tokens)
     return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
 
 
@@ -133,9 +130,23 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
-    from configs.windows import windows_of
+    root = c.root()
+    longest = max(row["seq_len"] for row in root.training.stages)
+    n_tokens = len(c.training_ids)
+    if n_tokens <= longest:
+        raise ConfigError(
+            f"the training text has {n_tokens:,} {c.vocabulary.tokens}, too few for windows of"
+            f" {longest:,}: shorten training.stages or take a longer text"
+        )
+    seed = derived_seed(root.seed, "windows")
+    if c.stored_tokens or c.weights or root.objective.pairs or c.sampling == "shuffled":
+        from configs.windows import windows_of
 
-    return windows_of(c.root())
+        return windows_of(root, longest, seed)
+
+    from data.windows import Windows
+
+    return Windows(c.training_ids, seed=seed)
 
 
 @option(DataConfigs.validation)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
 
-from configs import annotated  # noqa: F401, it registers options
+from configs import annotated, mixture  # noqa: F401, they register options
 from configs.branch import Branch, derived_seed, is_reference
 from configs.data import DataConfigs
 from configs.keys import ConfigError, Key
-from configs.masking import MaskingConfigs, own_masker
+from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.training import ObjectiveConfigs, TrainingConfigs
 from distributed.launch import local_rank, n_started
@@ -107,7 +107,7 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 
 def register_own_code(values: Mapping[str, Any]) -> None:
     """Make each function or class of the user an option of its key."""
-    from configs.own_code import own_loss, own_model, own_optimizer
+    from configs.own_code import own_loss, own_masker, own_model, own_optimizer
 
     for key, item, build in (
         ("model.architecture", ModelConfigs.architecture, own_model),

@@ -10,7 +10,6 @@ from configs.keys import ConfigError, Key
 if TYPE_CHECKING:
     import torch
 
-    from configs.references import OwnCode
     from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
 
@@ -153,33 +152,3 @@ def _register(name: str) -> None:
 
 for _name in STRATEGY_NAMES:
     _register(_name)
-
-
-def own_masker(c: MaskingConfigs, own: "OwnCode") -> "Masker":
-    """The masker with a strategy of the user's own."""
-    from configs.own_code import own_strategy
-
-    return build_masker(c, own_strategy(own))
-
-
-@option(MaskingConfigs.strategy)
-def mixture(c: MaskingConfigs) -> "Masker":
-    """Each window is masked by one of several strategies, according to `masking.mixture`."""
-    from configs.own_code import own_strategy
-    from configs.references import load
-    from data.masking.strategies import STRATEGIES
-    from data.masking.units import Mixture
-
-    rows = [
-        (row["until"], {name: share for name, share in row.items() if name != "until"})
-        for row in c.mixture
-    ]
-    strategies = {}
-    for _, shares in rows:
-        for name in shares:
-            strategies[name] = STRATEGIES.get(name) or own_strategy(load("masking.mixture", name))
-
-    def mixed(text: str) -> Mixture:
-        return Mixture({name: strategy(text) for name, strategy in strategies.items()}, rows)
-
-    return build_masker(c, mixed)

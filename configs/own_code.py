@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from configs.experiment import Configs
+    from configs.masking import MaskingConfigs
     from configs.model import ModelConfigs
     from configs.training import ObjectiveConfigs, TrainingConfigs
     from data.batch import BatchSource
     from data.corpus import Corpus
+    from data.masking import Masker
     from data.masking.segmenters import Segmenter, Strategy
     from data.tasks.task import Task
     from data.vocabulary import Vocabulary
@@ -64,6 +66,12 @@ def own_strategy(own: OwnCode) -> "Strategy":
         return segmenter
 
     return strategy
+
+
+def own_masker(c: "MaskingConfigs", own: OwnCode) -> "Masker":
+    from configs.masking import build_masker
+
+    return build_masker(c, own_strategy(own))
 
 
 def _check_segmenter(own: OwnCode, segmenter: "Segmenter") -> None:
@@ -115,6 +123,14 @@ def own_tokenizer(reference: str) -> Any:
     return tokenizer
 
 
+def own_vocabulary(reference: str, special_tokens: Sequence[str]) -> "Vocabulary":
+    from data.tokens.custom import CustomVocabulary
+    from data.vocabulary import MASK, PAD
+
+    tokenizer = own_tokenizer(reference)
+    return CustomVocabulary(tokenizer, {"reference": reference}, (PAD, MASK, *special_tokens))
+
+
 def vocabulary_of_run(run: RunFolder, values: Mapping[str, Any]) -> "Vocabulary":
     """The vocabulary that a run has saved; `values` name its tokenizer, if it is the user's."""
     from data.tokens.choose import load_vocabulary
@@ -126,7 +142,8 @@ def vocabulary_of_run(run: RunFolder, values: Mapping[str, Any]) -> "Vocabulary"
 
 def own_corpus(reference: str) -> "Corpus":
     """The text of the strings that the user's function yields."""
-    from data.corpus import Corpus, CorpusError
+    from data.documents import joined
+    from data.text.sources import CorpusError
 
     own = load("data.corpus", reference)
     documents = own()
@@ -134,7 +151,7 @@ def own_corpus(reference: str) -> "Corpus":
         raise own.error(f"it must yield strings, one per document, not return {_type(documents)}")
     try:
         with own.checked("it must yield strings, one per document"):
-            return Corpus.from_documents(reference, documents)
+            return joined(reference, documents)
     except CorpusError as error:
         raise ConfigError(f"data.corpus={error}") from error
 

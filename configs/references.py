@@ -20,7 +20,7 @@ from typing import Any
 from configs.branch import is_reference
 from configs.keys import ConfigError, shortened
 from runs.errors import InputError
-from runs.files import read_bytes
+from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
 LARGEST = 1_000_000  # bytes of a file

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from configs.branch import derived_seed
 from configs.keys import ConfigError
 from data.text.sources import CorpusError
 from data.text.stored import StoredIds
@@ -21,27 +20,19 @@ BYTES_PER_CELL = 16  # of data.sampling=shuffled
 BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
-def windows_of(root: Any) -> Windows | Prefetched:
-    """The windows of a run; `root` is the config tree. A thread draws those of a text on the disk, if
-    that saves time."""
+def windows_of(root: Any, longest: int, seed: int) -> Windows | Prefetched:
+    """The windows of a run, of at most `longest` tokens; `root` is the config tree. A thread draws
+    those of a text on the disk, if that saves time."""
     c = root.data
-    longest = max(row["seq_len"] for row in root.training.stages)
-    n_tokens = len(c.training_ids)
-    if n_tokens <= longest:
-        raise CorpusError(
-            f"the training text has {n_tokens:,} {c.vocabulary.tokens}, too few for windows of"
-            f" {longest:,}: shorten training.stages or take a longer text"
-        )
     if not c.stored_tokens:
-        return _windows_of(root, c.training_ids, longest)
+        return _windows_of(root, c.training_ids, longest, seed)
     check_large_text(root, longest)
-    windows = _windows_of(root, c.stored_tokens.training, longest)
+    windows = _windows_of(root, c.stored_tokens.training, longest, seed)
     return Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu")
 
 
-def _windows_of(root: Any, ids: torch.Tensor | StoredIds, longest: int) -> Windows:
+def _windows_of(root: Any, ids: torch.Tensor | StoredIds, longest: int, seed: int) -> Windows:
     c = root.data
-    seed = derived_seed(root.seed, "windows")
     if root.objective.pairs:
         return PairWindows(
             root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest

@@ -8,24 +8,19 @@ from the cache, or from a download, in this order. Its hash is checked in each c
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from data.text.download import download
-from data.text.sources import CorpusError, not_text
+from data.text.sources import CorpusError, is_unicode, not_text
 from data.text.stored import StoredText, path_of_large_text
-from runs.files import read_bytes, reporting_os_errors, write_atomically
+from runs.reading import read_bytes
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
-TINY_SHAKESPEARE_URL = (
-    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
-)
 TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-TINY_SHAKESPEARE_BYTES = 1_115_394
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
 HOW_TO_GET_IT = (
@@ -64,26 +59,6 @@ class Corpus:
         """Split a text: the first 90% of its characters are for training, the rest for validation."""
         split = int(len(text) * 0.9)
         return cls(name, text[:split], text[split:], automaton)
-
-    @classmethod
-    def from_documents(cls, name: str, documents: Iterable[str]) -> "Corpus":
-        """Join documents with a newline between them, and split the text like `from_text`.
-
-        Raises CorpusError if a document is not a string of Unicode text, or if all are empty.
-        """
-        texts = []
-        for number, document in enumerate(documents, start=1):
-            if not isinstance(document, str):
-                kind = type(document).__name__
-                raise CorpusError(f"{name}: document {number} is not a string, but {kind}")
-            if not is_unicode(document):
-                raise CorpusError(f"{name}: document {number} has a lone surrogate: remove it")
-            texts.append(document)
-
-        if not any(texts):
-            raise CorpusError(f"{name}: the documents have no text")
-
-        return cls.from_text(name, "\n".join(texts))
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -153,13 +128,9 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
 
-    announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
-    content = download(TINY_SHAKESPEARE_URL, TINY_SHAKESPEARE_BYTES)
-    _check_hash(content, f"the file at {TINY_SHAKESPEARE_URL}")
-    with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
-        write_atomically(cached, content)
+    from data.text.download import downloaded
 
-    return content.decode("utf-8")
+    return downloaded(cached, _check_hash, announce)
 
 
 def _check_hash(content: bytes, source: str) -> None:
@@ -185,8 +156,3 @@ def _read_text(name: str, source: str) -> str:
         raise CorpusError(
             f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})"
         ) from error
-
-
-def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can encode a string: it has no lone surrogate."""
-    return text == text.encode("utf-8", "replace").decode()

@@ -8,8 +8,7 @@ needs less: `data.tokens.custom` says what.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,22 +21,6 @@ PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
 # three times as many as Chinese texts use; with more, a step on a CPU takes seconds
 MOST_CHARACTERS = 30_000
-
-
-class TokensError(CorpusError):
-    """A tokenizer is missing or unusable; the message is one line for the user."""
-
-
-@contextmanager
-def as_tokens_error(message: str) -> Iterator[None]:
-    """Raise any error inside as a TokensError, also a panic of `tokenizers`: a BaseException."""
-    try:
-        yield
-    except (TokensError, OSError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        reason = " ".join(str(error).split())[:100]
-        raise TokensError(f"{message} ({reason})") from error
 
 
 class Vocabulary:

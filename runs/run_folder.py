@@ -17,10 +17,10 @@ from runs.files import (
     flush,
     to_json,
     to_yaml,
-    without_waiting,
     write_atomically,
     write_json,
 )
+from runs.reading import without_waiting
 from runs.schema import (
     ABOUT,
     CORPUS,

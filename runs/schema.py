@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from runs.errors import InputError
-from runs.files import read_bytes
+from runs.reading import read_bytes
 
 MISSING = object()
 

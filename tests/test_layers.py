@@ -21,7 +21,7 @@ DYNAMIC = ("import_module", "__import__")  # the functions that import
 LAYERS = {
     "runs": set(),
     "model": set(),
-    "data": {"runs.errors", "runs.files", "runs.figures", "runs.terminal"},
+    "data": {"runs.errors", "runs.files", "runs.figures", "runs.reading", "runs.terminal"},
     "training": {"data", "runs"},
     "distributed": {"data", "runs", "training"},
     "configs": {"data", "distributed", "model", "runs", "training"},

@@ -16,7 +16,8 @@ from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
-from data.vocabulary import TokensError, Vocabulary
+from data.tokens.errors import TokensError
+from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.files import ROOT
 from runs.find import find_run

@@ -33,8 +33,9 @@ from configs.references import absolute, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
 from distributed.interruption import stopping_signals
 from distributed.launch import started_by_torchrun
-from runs.files import ROOT, read_bytes, to_yaml
+from runs.files import ROOT, to_yaml
 from runs.find import all_runs, find_run
+from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 from runs.schema import PLAN, checked
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.tasks.task import CHARACTER, PAIR, TEXT, Example, Task
 from data.text.sources import CorpusError
-from runs.files import read_bytes
+from runs.reading import read_bytes
 
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of the file
 FEWEST = 5  # training texts per label

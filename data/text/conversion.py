@@ -21,7 +21,8 @@ import numpy as np
 from data.text.parallel import parallel_map
 from data.text.sources import Block, Source, read_blocks
 from data.vocabulary import Vocabulary
-from runs.files import flush, read_bytes, write_json
+from runs.files import flush, write_json
+from runs.reading import read_bytes
 
 COUNTED_AT_ONCE = 1_000_000  # tokens
 SECONDS_BETWEEN_NOTES = 1.0  # of the progress

@@ -3,8 +3,27 @@
 import http.client
 import time
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 
 from data.text.sources import CorpusError
+from runs.files import reporting_os_errors, write_atomically
+
+URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+N_BYTES = 1_115_394
+
+
+def downloaded(
+    cached: Path, check: Callable[[bytes, str], None], announce: Callable[[str], None]
+) -> str:
+    """Download the text, `check` it, and keep it as `cached` if that is possible."""
+    announce(f"downloading tiny Shakespeare ({N_BYTES / 1e6:.1f} MB)")
+    content = download(URL, N_BYTES)
+    check(content, f"the file at {URL}")
+    with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
+        write_atomically(cached, content)
+
+    return content.decode("utf-8")
 
 
 def download(url: str, largest: int, seconds: float = 30.0) -> bytes:

@@ -36,6 +36,11 @@ class CorpusError(InputError):
     """The text is missing or unusable; the message is one line for the user."""
 
 
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode a string: it has no lone surrogate."""
+    return text == text.encode("utf-8", "replace").decode()
+
+
 @dataclass(frozen=True)
 class Source:
     """A file as it was when the text was listed."""

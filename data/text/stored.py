@@ -18,7 +18,8 @@ from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert, parts
 from data.text.sources import CorpusError, is_plain, list_sources
 from data.text.survey import Surveyed, split, survey
 from data.vocabulary import Vocabulary
-from runs.files import locked, read_bytes, reporting_os_errors, write_json
+from runs.files import locked, reporting_os_errors, write_json
+from runs.reading import read_bytes
 
 SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting
 PIECE = 4_000  # characters of the sample that follow each other in the text

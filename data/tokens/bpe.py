@@ -11,8 +11,8 @@ from typing import Any
 
 import data.corpus
 from data.corpus import Corpus
+from data.tokens.errors import TokensError
 from data.tokens.subwords import library, read_tokenizer, renumbered
-from data.vocabulary import TokensError
 from runs.files import write_atomically
 
 MIN_FREQUENCY = 2

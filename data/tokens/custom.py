@@ -7,7 +7,8 @@ import torch
 
 from data.tokens import CUSTOM
 from data.tokens.bytes import PiecesOfUtf8
-from data.vocabulary import MASK, PAD, TokensError, as_tokens_error
+from data.tokens.errors import TokensError, as_tokens_error
+from data.vocabulary import MASK, PAD
 
 
 class Tokenizer(Protocol):

@@ -12,8 +12,9 @@ import torch
 
 from data.tokens import SUBWORDS
 from data.tokens.bytes import PiecesOfUtf8
-from data.vocabulary import MASK, PAD, UNK, TokensError, as_tokens_error
-from runs.files import read_bytes
+from data.tokens.errors import TokensError, as_tokens_error
+from data.vocabulary import MASK, PAD, UNK
+from runs.reading import read_bytes
 
 # by their names, even if the file does not call them special
 SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}

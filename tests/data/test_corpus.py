@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from data import corpus
 from data.corpus import Corpus, CorpusError, load_corpus
+from data.documents import joined
 from data.text.download import download
 from tests.conftest import answer_with
 
@@ -33,15 +34,15 @@ def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text
 
 
 def test_documents_become_a_corpus_that_is_their_text_joined():
-    joined = Corpus.from_documents("my.py:documents", (text for text in ["a b", "", "c"] * 10))
-    assert whole(joined) == "\n".join(["a b", "", "c"] * 10)
-    assert joined.sha256 == Corpus.from_text("any name", whole(joined)).sha256
+    corpus_of_all = joined("my.py:documents", (text for text in ["a b", "", "c"] * 10))
+    assert whole(corpus_of_all) == "\n".join(["a b", "", "c"] * 10)
+    assert corpus_of_all.sha256 == Corpus.from_text("any name", whole(corpus_of_all)).sha256
 
 
 @pytest.mark.parametrize("documents", [[], ["", ""], ["text", b"bytes"], ["text", "\ud800"]])
 def test_documents_without_unicode_text_are_refused(documents):
     with pytest.raises(CorpusError, match=r"^my\.py:documents: "):
-        Corpus.from_documents("my.py:documents", documents)
+        joined("my.py:documents", documents)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_documents_without_unicode_text_are_refused(documents):
 def test_a_wrong_or_incomplete_download_is_not_cached(
     without_text, monkeypatch, serve, content, promised
 ):
-    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(content, promised)))
+    monkeypatch.setattr("data.text.download.URL", serve(answer_with(content, promised)))
     with pytest.raises(CorpusError, match=r"SHA-256 is wrong|cannot download"):
         load_corpus("tiny_shakespeare")
     assert not list(without_text.iterdir())
@@ -97,7 +98,7 @@ def without_text(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Path:
     """Unset the variable, empty the cache, and make downloads fail. Returns the folder of the
     cache."""
     monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
-    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
+    monkeypatch.setattr("data.text.download.URL", "http://127.0.0.1:1/input.txt")
     return empty_cache
 
 
@@ -125,7 +126,7 @@ def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
         without_text.rmdir()
         without_text.write_text("a file in place of the folder")
 
-    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
+    monkeypatch.setattr("data.text.download.URL", serve(answer_with(shakespeare.encode())))
     said = []
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, whole(loaded)) == ("tiny_shakespeare", shakespeare)

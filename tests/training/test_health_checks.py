@@ -57,7 +57,7 @@ def test_an_honest_model_on_the_play_reports_its_excess(
     train, short_play, monkeypatch, empty_cache
 ):
     monkeypatch.delenv("FOLIO_TINY_SHAKESPEARE", raising=False)
-    monkeypatch.setattr("data.corpus.TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
+    monkeypatch.setattr("data.text.download.URL", "http://127.0.0.1:1/input.txt")
     # without the text, auto is the play
     first, last = train(data__corpus="auto", training__max_steps=40).callbacks.rows
     for row in (first, last):

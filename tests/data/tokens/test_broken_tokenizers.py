@@ -6,8 +6,8 @@ import json
 import pytest
 from tokenizers.pre_tokenizers import FixedLength
 
+from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
-from data.vocabulary import TokensError
 
 WORDS = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "[UNK]": 2}, "unk_token": "[UNK]"}
 

@@ -5,7 +5,7 @@ import torch
 
 from data.tokens.choose import load_vocabulary
 from data.tokens.custom import CustomVocabulary
-from data.vocabulary import TokensError
+from data.tokens.errors import TokensError
 
 SOURCE = {"reference": "my.py:Syllables", "sha256": "0" * 64}
 
