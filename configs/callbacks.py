@@ -7,7 +7,7 @@ import torch
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, is_sharded
 from configs.keys import ConfigError, shortened
-from configs.own_code import own_callbacks
+from configs.own_code import own_callback
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
 from data.windows import WindowBatch
@@ -51,7 +51,9 @@ def callbacks_of(
     if run:
         if n_started() > 1:
             callbacks.append(ExchangeTime())
-        callbacks.append(reference_losses(c, run, losses))
+        why_not = without_counting(c.data.vocabulary, c.data.loaded)
+        references = References(c.data.loaded, losses, why_not=why_not)
+        callbacks.append(ReferenceLosses(run, references))
         callbacks.append(recorder(c, run))
     elif n_started() > 1:
         callbacks.append(in_all_processes(RowWriter)())
@@ -81,8 +83,7 @@ def callbacks_of(
         callbacks.append(AnyOrderBound())
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
-    if c.callbacks:
-        callbacks += own_callbacks(c.callbacks)
+    callbacks += [own_callback(reference) for reference in c.callbacks]
     return callbacks
 
 
@@ -94,12 +95,6 @@ def simple_losses(c: Configs) -> dict[str, float]:
     return {"uniform": math.log(n_ordinary), "unigram": unigram}
 
 
-def reference_losses(c: Configs, run: RunFolder, losses: dict[str, float]) -> ReferenceLosses:
-    why_not = without_counting(c.data.vocabulary, c.data.loaded)
-    references = References(c.data.loaded, losses, why_not=why_not)
-    return ReferenceLosses(run, references)
-
-
 def recorder(c: Configs, run: RunFolder) -> Recorder:
     facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     in_background = c.torch_device.type != "cpu" and not is_sharded(c)
@@ -108,10 +103,6 @@ def recorder(c: Configs, run: RunFolder) -> Recorder:
 
 def prompts(c: Configs) -> list[str]:
     """The texts that samples fill in: those of the config, or else lines of the validation text."""
-    if not c.sample.prompts:
-        text = c.data.loaded.validation
-        lines = [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20]
-        return lines[:6] or [text[:60]]
     for prompt in c.sample.prompts:
         try:
             n_tokens = len(c.data.vocabulary.encode(prompt))
@@ -119,20 +110,17 @@ def prompts(c: Configs) -> list[str]:
             raise ConfigError(f"sample.prompts: {error}") from error
         if not n_tokens:
             raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
-    return c.sample.prompts
+    text = c.data.loaded.validation
+    lines = [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20]
+    return c.sample.prompts or lines[:6] or [text[:60]]
 
 
 def may_choose_threads(c: Configs) -> bool:
     """Whether no key fixes the number and only seconds limit the run, so that it does not repeat
     bit for bit anyway."""
-    return (
-        c.training.max_steps is None
-        and c.training.max_chars is None
-        and not c.training.threads
-        and c.torch_device.type == "cpu"
-        and n_started() == 1
-        and torch.get_num_threads() > 1
-    )
+    is_fixed = c.training.max_steps or c.training.max_chars or c.training.threads
+    is_alone_on_cpu = c.torch_device.type == "cpu" and n_started() == 1
+    return not is_fixed and is_alone_on_cpu and torch.get_num_threads() > 1
 
 
 def validation_pairs(c: Configs) -> WindowBatch:
