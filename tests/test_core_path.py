@@ -4,7 +4,6 @@ execute."""
 import re
 import sys
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -29,9 +28,9 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     # imports all modules: their own lines are not the calls of a step
     configs_of(values).trainer.train()
-    found: set[str] = set()
+    found = set()
 
-    def trace(frame: FrameType, event: str, argument: object) -> None:
+    def trace(frame, event, argument):
         found.add(frame.f_code.co_filename)
 
     sys.setprofile(trace)
@@ -46,6 +45,6 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
     assert executed | outside == listed()
 
 
-def listed() -> set[str]:
+def listed():
     """The files that docs/reading.md describes as the core path."""
     return set(re.findall(r"^#### `([\w/]+\.py)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))

@@ -4,8 +4,6 @@ examples."""
 import importlib.util
 import re
 import shlex
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +20,7 @@ TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.M | re.S)
 
 
-def found(pattern: str) -> list[tuple[str, str]]:
+def found(pattern):
     """The page and the first group of every match of `pattern`, each once."""
     return sorted(
         {
@@ -33,7 +31,7 @@ def found(pattern: str) -> list[tuple[str, str]]:
     )
 
 
-def commands(program: str) -> list[str]:
+def commands(program):
     """The arguments of every command in the pages that starts with `program`, without comments."""
     lines = [
         line
@@ -49,7 +47,7 @@ def commands(program: str) -> list[str]:
     return sorted({line.partition(program)[2].strip() for line in named if program in line})
 
 
-def headings(text: str) -> set[str]:
+def headings(text):
     """The anchors that GitHub gives to a page's headings."""
     titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -73,7 +71,7 @@ MADE = ("data/cache", "benchmarks/results/")  # when something is compiled, down
 TARGETS = " ".join(
     re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
 ).split()
-NAMED: dict[str, tuple[str, Callable[[str], object]]] = {
+NAMED = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
     "keys": (
         rf"(?<![\w/.])((?:{GROUPS})\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)",
@@ -141,7 +139,7 @@ def test_runs_describes_every_field_and_every_file_of_a_run(train):
     assert [path.name for path in trained.run.path.iterdir() if f"`{path.name}" not in page] == []
 
 
-def example(page: str, part: str) -> str:
+def example(page, part):
     """The one Python block of a page that contains `part`."""
     (block,) = [
         block
@@ -152,14 +150,14 @@ def example(page: str, part: str) -> str:
 
 
 def test_the_mlm_example_masks_a_tensor():
-    names: dict[str, Any] = {}
+    names = {}
     exec(example("docs/masking.md", "mlm = MLM("), names)
     assert names["inputs"].shape == names["labels"].shape == (8, 32)
     assert 0.05 < names["selected"].float().mean() < 0.25
     assert torch.equal(names["labels"][names["selected"]], names["x"][names["selected"]])
 
 
-def core_path() -> dict[str, str]:
+def core_path():
     """The files that docs/reading.md walks through, in order, each with its section."""
     parts = re.split(r"^#### `([\w/.]+\.py)`$", TEXTS["docs/reading.md"], flags=re.M)
     return {

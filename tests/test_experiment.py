@@ -7,7 +7,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -35,7 +34,7 @@ from tests.conftest import (
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunFolder, str]:
+def first(tmp_path_factory, session_cache, fork_server, sentences):
     """A run of `python experiment.py` in a pipe that takes ASCII only, with its output."""
     folder = tmp_path_factory.mktemp("first")
     corpus = written(folder / "théâtre $x_{.txt", sentences.replace("a", "á"))
@@ -144,10 +143,10 @@ def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
 
 
 @pytest.fixture
-def refused(tmp_path, refusal) -> Callable[..., str]:
+def refused(tmp_path, refusal):
     """The line with which `main` refuses a command line; nothing must be written."""
 
-    def refuse(*arguments: str) -> str:
+    def refuse(*arguments):
         error = refusal(
             main, *arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}"
         )

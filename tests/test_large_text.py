@@ -3,19 +3,14 @@
 import hashlib
 import signal
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 import data.text.stored
 from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
-from data.windows import Windows
 from data.windows.prefetch import Prefetched
 from runs.files import locked
 from tests.conftest import (
@@ -26,13 +21,12 @@ from tests.conftest import (
     one_line,
     written,
 )
-from tests.fork_server import ForkServer
 
 STEPS = 10
 
 
 @pytest.fixture(autouse=True)
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def large(monkeypatch):
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
     monkeypatch.setattr(data.text.stored, "SAMPLE", 20_000)
     monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
@@ -40,11 +34,11 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path):
     return in_files(tmp_path / "texts", play(60_000), 30)
 
 
-def test_a_large_text_trains_as_it_does_in_memory(tmp_path: Path, train, monkeypatch):
+def test_a_large_text_trains_as_it_does_in_memory(tmp_path, train, monkeypatch):
     whole = written(tmp_path / "whole.txt", play(60_000))
     on_disk = train(training__max_steps=STEPS, data__corpus=whole)
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
@@ -52,7 +46,7 @@ def test_a_large_text_trains_as_it_does_in_memory(tmp_path: Path, train, monkeyp
     check_same_weights(on_disk.run, in_memory.run)
 
 
-def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
+def test_waiting_for_a_slow_disk_is_reported(text, train):
     configs = configs_for(text, training__max_steps=4)
     draw = configs.data.windows.windows.draw
     configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
@@ -63,7 +57,7 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
     )
 
 
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "documents": {
         "data__within_documents": True,
         "masking__strategy": "span",
@@ -85,16 +79,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("more", CASES.values(), ids=CASES)
-def test_a_run_on_a_large_text_continues_bit_for_bit(
-    text: Path, train: Callable[..., Any], more: dict[str, Any]
-):
+def test_a_run_on_a_large_text_continues_bit_for_bit(text, train, more):
     check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, **more)
 
 
-def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, train, monkeypatch):
+def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text, train, monkeypatch):
     """As on a GPU: the checkpoint is written while the thread draws the next windows."""
 
-    def with_thread(windows: Windows, device: torch.device, **_: Any) -> Prefetched:
+    def with_thread(windows, device, **_):
         return Prefetched(windows, device, in_thread=True)
 
     monkeypatch.setattr("configs.windows.Prefetched", with_thread)
@@ -114,15 +106,13 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
         ({"masking__masks": "static"}, r"masking.masks=static needs .* GB"),
     ],
 )
-def test_what_a_large_text_cannot_do_is_refused_in_one_line(
-    text: Path, monkeypatch, more: dict, message: str
-):
+def test_what_a_large_text_cannot_do_is_refused_in_one_line(text, monkeypatch, more, message):
     monkeypatch.setattr("configs.windows.MEMORY", 10_000)
     with one_line((CorpusError, ConfigError), message):
         _ = configs_for(text, training__chars_per_step=4_096, **more).trainer
 
 
-def test_ctrl_c_before_training_gives_one_line(text: Path, tmp_path: Path, fork_server: ForkServer):
+def test_ctrl_c_before_training_gives_one_line(text, tmp_path, fork_server):
     folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
     with locked(folder / "lock", print):  # another process converts the text
         command = [

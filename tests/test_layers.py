@@ -6,8 +6,6 @@ Imports count at the top of a module and in a function, but not under `TYPE_CHEC
 import ast
 import graphlib
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +40,7 @@ IMPORTERS = {
 RUNS_USES = {"numpy", "matplotlib", "yaml", "psutil", "pynvml"}
 
 
-def sources(root: Path) -> dict[str, Path]:
+def sources(root):
     """Every module that is not a test, by its dotted name."""
     paths = [
         *root.glob("*.py"),
@@ -57,7 +55,7 @@ def sources(root: Path) -> dict[str, Path]:
     }
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
+def executed(node):
     """A node and all below it, without the blocks under `if TYPE_CHECKING`."""
     yield node
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -68,7 +66,7 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
         yield from executed(child)
 
 
-def imports(name: str, path: Path, modules: set[str]) -> set[str]:
+def imports(name, path, modules):
     """The modules, ours and others, that a file imports when it runs, by their dotted names."""
     imported = set()
     for node in executed(ast.parse(path.read_text(encoding="utf-8"))):
@@ -97,17 +95,17 @@ def imports(name: str, path: Path, modules: set[str]) -> set[str]:
     return imported
 
 
-def is_within(name: str, allowed: set[str]) -> bool:
+def is_within(name, allowed):
     """Whether a module is one of `allowed`, or inside one of them."""
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in allowed)
 
 
-def all_imports(root: Path) -> dict[str, set[str]]:
+def all_imports(root):
     modules = sources(root)
     return {name: imports(name, path, set(modules)) for name, path in modules.items()}
 
 
-def wrong_layers(graph: dict[str, set[str]]) -> Iterator[str]:
+def wrong_layers(graph):
     entry_points = {name for name in graph if "." not in name} - PACKAGES
     for name, imported in graph.items():
         package = name.partition(".")[0]
@@ -119,7 +117,7 @@ def wrong_layers(graph: dict[str, set[str]]) -> Iterator[str]:
         )
 
 
-def wrong_importers(graph: dict[str, set[str]]) -> Iterator[str]:
+def wrong_importers(graph):
     for name, imported in graph.items():
         for other in sorted(imported):
             importers = IMPORTERS.get(other.partition(".")[0])
@@ -127,7 +125,7 @@ def wrong_importers(graph: dict[str, set[str]]) -> Iterator[str]:
                 yield f"{name} imports {other}"
 
 
-def cycle(graph: dict[str, set[str]]) -> list[str]:
+def cycle(graph):
     """The modules of an import cycle, or an empty list."""
     try:
         graphlib.TopologicalSorter(
@@ -139,7 +137,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def graph() -> dict[str, set[str]]:
+def graph():
     return all_imports(ROOT)
 
 
@@ -157,7 +155,7 @@ def test_runs_needs_few_other_packages(graph):
     assert [pair for pair in sorted(imported) if not is_within(pair[1], allowed)] == []
 
 
-def nesting(node: ast.AST, level: int = 0) -> int:
+def nesting(node, level=0):
     """The number of blocks inside each other below a node; `elif` opens no further one."""
     inner = level
     for child in ast.iter_child_nodes(node):

@@ -1,8 +1,5 @@
 """The notebooks run from top to bottom, and are saved with their pictures."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -14,7 +11,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
-def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
+def parameters(tmp_path_factory, text_file):
     """The first code cell of each notebook, for small runs."""
     folder = tmp_path_factory.mktemp("notebooks")
     keys = {"data__corpus": text_file, "training__max_steps": 4}
@@ -41,7 +38,7 @@ MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model."
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[NotebookClient]:
+def client():
     """Has one kernel for all notebooks, because its imports take seconds."""
     empty = nbformat.v4.new_notebook()
     client = NotebookClient(
@@ -53,7 +50,7 @@ def client() -> Iterator[NotebookClient]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_draws(path: Path, parameters, client):
+def test_a_notebook_runs_and_draws(path, parameters, client):
     client.nb = notebook = nbformat.read(path, as_version=4)
     assert pictures(notebook) >= 2  # with which it is saved
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -62,6 +59,6 @@ def test_a_notebook_runs_and_draws(path: Path, parameters, client):
     assert pictures(notebook) >= 2
 
 
-def pictures(notebook) -> int:
+def pictures(notebook):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return sum("image/png" in output.get("data", {}) for output in outputs)

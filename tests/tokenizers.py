@@ -1,7 +1,5 @@
 """Tokenizers of other makers, as files."""
 
-from pathlib import Path
-
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -15,7 +13,7 @@ from tokenizers import (
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def wordpiece(text: str) -> Tokenizer:
+def wordpiece(text):
     """BERT's: lower case, special tokens first, [CLS] and [SEP] around each text."""
     new = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     new.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -31,7 +29,7 @@ def wordpiece(text: str) -> Tokenizer:
     return new
 
 
-def unigram(text: str) -> Tokenizer:
+def unigram(text):
     """SentencePiece's, with ▁ for spaces."""
     new = Tokenizer(models.Unigram())
     new.pre_tokenizer, new.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
@@ -43,7 +41,7 @@ def unigram(text: str) -> Tokenizer:
     return new
 
 
-def gpt2(text: str) -> Tokenizer:
+def gpt2(text):
     """A byte-level BPE with an added token and a special one, both above the ids of the others."""
     new = Tokenizer(models.BPE())
     new.pre_tokenizer, new.decoder = (
@@ -62,7 +60,7 @@ def gpt2(text: str) -> Tokenizer:
 MAKERS = {"wordpiece": wordpiece, "unigram": unigram, "gpt2": gpt2}
 
 
-def saved(folder: Path, name: str, text: str) -> Path:
+def saved(folder, name, text):
     """The file of a tokenizer that learned from a text."""
     MAKERS[name](text).save(str(folder / f"{name}.json"))
     return folder / f"{name}.json"

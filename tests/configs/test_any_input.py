@@ -5,8 +5,6 @@ import io
 import os
 import resource
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -80,10 +78,10 @@ ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"
 
 
 @pytest.fixture(autouse=True)
-def bounds() -> Iterator[None]:
+def bounds():
     """A reader that never ends, or that takes all memory, fails instead."""
 
-    def stop(*_: object) -> None:
+    def stop(*_):
         pytest.fail("took more than 100 s")  # TimeoutError would be an OSError, which readers catch
 
     before = signal.signal(signal.SIGALRM, stop)
@@ -95,7 +93,7 @@ def bounds() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def odd(tmp_path_factory):
     """A folder of paths that are no regular files."""
     folder = tmp_path_factory.mktemp("odd")
     os.mkfifo(folder / "fifo")
@@ -105,7 +103,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def one_line_at_most(arguments: list[str]) -> str:
+def one_line_at_most(arguments):
     """Parse a command line, load its corpus if it names one, and return the error's line; empty if
     all is well."""
     said = io.StringIO()

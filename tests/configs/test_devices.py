@@ -87,7 +87,7 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
     ],
 )
 def test_long_vectors_are_computed_in_bfloat16_on_cpus_that_have_it(
-    corpus_file, monkeypatch, has_bfloat16: bool, d_model: int, precision: str, is_bfloat16: bool
+    corpus_file, monkeypatch, has_bfloat16, d_model, precision, is_bfloat16
 ):
     monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", has_bfloat16)
     configs = configs_for(corpus_file, model__d_model=d_model, training__precision=precision)

@@ -56,7 +56,7 @@ def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(
 
 
 @pytest.fixture
-def fresh(tmp_path) -> str:
+def fresh(tmp_path):
     """A strategy in a file of the user."""
     content = "from tests.data.masking.helpers import Fresh\n\ndef fresh(text):\n    return Fresh(len(text))\n"
     return f"{written(tmp_path / 'own.py', content)}:fresh"

@@ -29,7 +29,7 @@ def test_an_error_is_one_printable_line(monkeypatch, capsys, message, line):
 
 
 def test_a_full_disk_ends_in_one_line(capsys):
-    def main(_: list[str]) -> int:
+    def main(_):
         raise OSError(errno.ENOSPC, "No space left on device", "config.yaml")
 
     with pytest.raises(SystemExit, match=r"^1$"):
@@ -38,7 +38,7 @@ def test_a_full_disk_ends_in_one_line(capsys):
 
 
 def test_ctrl_c_while_a_program_starts_is_one_line(capsys):
-    def main(_: list[str]) -> int:
+    def main(_):
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit, match=r"^130$"):
