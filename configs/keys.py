@@ -9,8 +9,9 @@ by its dotted name.
 """
 
 import math
+import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -40,7 +41,6 @@ class Key:
     choices: tuple[str, ...] = ()
     resume: bool = False  # whether a resumed run may change it
     compared: bool = True  # False: runs that differ in this key only are repeats of each other
-    former: str = ""  # the dotted name that this key had before
     reference: bool = False  # whether its value may be the user's own code, `file.py:name`
 
 
@@ -61,17 +61,17 @@ class Setting:
             return None
         if value == "" and self.kind is str and self.default and not self.key.choices:
             raise ConfigError(f"{self.name} is empty ({self.key.text})")
+        parsed = None
+        hint = did_you_mean(shortened(value), self.key.choices)
         try:
-            parsed, hint = _parsed(value, self.kind), ""
+            parsed = _parsed(value, self.kind)
         except ValueError as error:  # not YAML
-            parsed, hint = None, f" ({error})"
+            hint = f" ({error})"
         if parsed is not None and self._is_allowed(parsed):
             return parsed
         if self.kind is list and isinstance(value, str) and not value.endswith("]"):
             hint = ' (quote it for the shell: "key=[{a: 1}]")'
-        if near := get_close_matches(shortened(value), self.key.choices, 1):
-            hint = f" (did you mean {near[0]}?)"
-        raise ConfigError(f"{self.name}={shortened(value)}{hint}: it must be {self.allowed}")
+        raise ConfigError(f"{self.name}={shortened(value)} must be {self.allowed}{hint}")
 
     def _is_allowed(self, value: Any) -> bool:
         key = self.key
@@ -84,67 +84,55 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The choices, or the type with its range, in words."""
-        key, words = self.key, _TYPE_NAMES[self.kind]
+        key = self.key
         if key.choices:
             own = ", or file.py:name" if key.reference else ""
-            return "one of " + ", ".join(key.choices) + own
-        if math.isfinite(key.high):
-            words += (
-                f" above {key.above:,} and at most"
-                if math.isfinite(key.above)
-                else f" from {key.low:,} to"
-            )
-            words += f" {key.high:,}"
+            return f"one of {', '.join(key.choices)}{own}"
+        words = _TYPE_NAMES[self.kind]
+        if math.isfinite(key.above):
+            words += f" above {key.above:,} and at most {key.high:,}"
+        elif math.isfinite(key.high):
+            words += f" from {key.low:,} to {key.high:,}"
         return words + (", or null" if self.optional else "")
 
 
-def keys_of(configs: type[BaseConfigs]) -> dict[str, Setting]:
+def keys_of(configs: type[BaseConfigs], prefix: str = "") -> dict[str, Setting]:
     """Every key of a config class and of the config classes nested in it, by dotted name, in order."""
-    return {setting.name: setting for setting in _walk(configs, "")}
-
-
-def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
+    settings = {}
     for name, annotation in configs.__annotations__.items():
         if isinstance(annotation, type) and issubclass(annotation, BaseConfigs):
-            yield from _walk(annotation, f"{prefix}{name}.")
+            settings |= keys_of(annotation, f"{prefix}{name}.")
         elif typing.get_origin(annotation) is typing.Annotated:
-            kind, key = typing.get_args(annotation)[:2]
-            choices = tuple(option_names(configs, name))  # the functions registered with @option
-            choices = choices or (
-                typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
-            )
+            kind, key = typing.get_args(annotation)
+            # the functions registered with @option
+            options = configs.__dict__.get("_calculators", {}).get(name, [])
+            choices = tuple(option.option_name for option in options)
+            if typing.get_origin(kind) is typing.Literal:
+                choices = typing.get_args(kind)
             if choices:
-                kind, key = str, replace(key, choices=choices)
-            kinds = typing.get_args(kind) or (kind,)  # (int, NoneType) for int | None
-            yield Setting(
-                prefix + name, kinds[0], len(kinds) > 1, getattr(configs, name).value, key
-            )
+                kind = str
+                key = replace(key, choices=choices)
+            kinds = typing.get_args(kind) or [kind]  # (int, NoneType) for int | None
+            default = getattr(configs, name).value
+            settings[prefix + name] = Setting(prefix + name, kinds[0], len(kinds) > 1, default, key)
+    return settings
 
 
-def option_names(configs: type[BaseConfigs], item: str) -> dict[str, None]:
-    """The names of the functions registered with `@option` for an item, in order."""
-    return dict.fromkeys(
-        option.option_name for option in configs.__dict__.get("_calculators", {}).get(item, [])
-    )
-
-
-def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:
-    """The error for a key that does not exist, with its present name or the nearest key, if there
-    is one."""
-    present = {each.key.former or each.name: each.name for each in settings.values()} | {
-        key: key for key in settings
-    }
+def unknown_key(name: str, settings: Iterable[str]) -> ConfigError:
+    """The error for a key that does not exist, with the nearest key, if there is one."""
     # A common slip is to leave out the group, as in d_model=256: compare the last parts too.
-    by_last_part = {key.rpartition(".")[2]: key for key in present}
-    near = get_close_matches(name, present, 1) or get_close_matches(
-        name.rpartition(".")[2], by_last_part, 1
-    )
-    hint = (
-        f"did you mean {present[by_last_part.get(near[0], near[0])]}?"
-        if near
-        else "--help lists every key"
-    )
+    by_last_part = {key.rpartition(".")[2]: key for key in settings}
+    near = get_close_matches(name, settings, 1)
+    for last_part in get_close_matches(name.rpartition(".")[2], by_last_part, 1):
+        near.append(by_last_part[last_part])
+    hint = f"did you mean {near[0]}?" if near else "--help lists every key"
     return ConfigError(f"unknown key {shortened(name)!r}: {hint}")
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """The end of an error message that names the nearest choice; empty if none is near."""
+    near = get_close_matches(word, choices, 1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def shortened(value: Any) -> str:
@@ -175,7 +163,7 @@ def _parsed(value: Any, kind: type) -> Any:
 
 def is_text(text: str) -> bool:
     """Whether a string can be a path and can be written as UTF-8."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return not re.search("[\0\ud800-\udfff]", text)
 
 
 _TYPE_NAMES = {

@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
-from difflib import get_close_matches
+import re
 from pathlib import Path
 from typing import Any
 
 from configs.branch import is_reference
-from configs.keys import ConfigError, shortened
+from configs.keys import ConfigError, did_you_mean, shortened
 from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
@@ -17,23 +16,19 @@ FEWEST = 257  # tokens of a BPE: the bytes and one merge
 MOST = 1_000_000
 
 
-def check_tokens(values: Mapping[str, Any]) -> None:
+def check_tokens(values: dict[str, Any]) -> None:
     """Raise ConfigError if `data.tokens` is not of a known form, or does not fit other keys. Reads
     no file."""
     tokens = values["data.tokens"]
     if match := BPE.fullmatch(tokens):
         n = match[1]
-        if not (n.isascii() and n.isdigit() and len(n) < 9 and FEWEST <= int(n) <= MOST):
+        if not re.fullmatch("[0-9]{1,8}", n) or not FEWEST <= int(n) <= MOST:
             raise ConfigError(
                 f"data.tokens={shortened(tokens)}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
             )
     if tokens != CHARACTERS:
-        for key, what in {
-            "data.unknown_below": 0.0,
-            "data.extra_characters": "",
-            "masking.no_mask_tokens": "",
-        }.items():
-            if values[key] != what:
+        for key in ("data.unknown_below", "data.extra_characters", "masking.no_mask_tokens"):
+            if values[key]:
                 raise ConfigError(
                     f"{key} requires data.tokens=characters (now {shortened(tokens)})"
                 )
@@ -55,17 +50,15 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
         return values | {"data.tokens": path}
     from data.tokens.subwords import library, read_tokenizer
 
-    found = library() if match else read_tokenizer(Path(path))
+    tokenizer = library() if match else read_tokenizer(Path(path))
+    own = resumed.vocabulary().get("tokenizer") if resumed else tokenizer
     if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
         from data.tokens.bpe import cache_path
 
-        cached, tokenizer = (
-            cache_path(resumed.corpus()["sha256"], int(match[1])),
-            resumed.vocabulary()["tokenizer"],
-        )
         with contextlib.suppress(OSError):
-            write_atomically(cached, json.dumps(tokenizer).encode())
-    elif resumed and resumed.vocabulary().get("tokenizer") != found:
+            cached = cache_path(resumed.corpus()["sha256"], int(match[1]))
+            write_atomically(cached, json.dumps(own).encode())
+    elif resumed and own != tokenizer:
         raise ConfigError(
             f"data.tokens: {path!r} has changed since {resumed.path} was trained with it: restore it"
         )
@@ -77,27 +70,24 @@ def _path(tokens: str) -> Path:
         path = Path(tokens).expanduser().resolve()
         if path.exists():
             return path
-    near = get_close_matches(tokens, (CHARACTERS, BYTES, "bpe:8192"), 1)
-    hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else "give characters, bytes, bpe:N, or the path of a tokenizer.json"
-    )
-    raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}: {hint}")
+    hint = did_you_mean(tokens, (CHARACTERS, BYTES, "bpe:8192"))
+    hint = hint or ": give characters, bytes, bpe:N, or the path of a tokenizer.json"
+    raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}{hint}")
 
 
-def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:
+def inherited(run: RunFolder, overridden: dict[str, Any]) -> dict[str, Any]:
     """The keys by which a new run gets all tokens of another one, whose weights it starts with."""
     vocabulary = run.vocabulary()
-    if vocabulary.get("tokens") == CUSTOM:
+    kind = vocabulary.get("tokens")
+    tokens = overridden.get("data.tokens")
+    if kind == CUSTOM:
         return {}  # its config has the reference
-    if "tokenizer" in vocabulary:
-        return {"data.tokens": overridden.get("data.tokens", str(run.vocabulary_path.resolve()))}
-    if vocabulary.get("tokens") == BYTES:
-        return {"data.tokens": overridden.get("data.tokens", BYTES)}
-    if overridden.get("data.tokens", CHARACTERS) != CHARACTERS:
+    if kind == BYTES or "tokenizer" in vocabulary:
+        own = BYTES if kind == BYTES else str(run.vocabulary_path.resolve())
+        return {"data.tokens": tokens or own}
+    if tokens not in (None, CHARACTERS):
         raise ConfigError(
-            f"data.tokens={shortened(overridden['data.tokens'])} differs from the tokens of {run.path.name}:"
+            f"data.tokens={shortened(tokens)} differs from the tokens of {run.path.name}:"
             " its weights are for characters"
         )
     characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]

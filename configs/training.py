@@ -79,7 +79,6 @@ class TrainingConfigs(Branch):
             low=1,
             high=65_536,
             resume=True,
-            former="training.accumulation",
         ),
     ] = 1
     optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = "muon"

@@ -8,9 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,8 @@ from runs.run_folder import RunFolder
 from runs.schema import PLAN, checked
 
 PRESETS = Path(__file__).parents[1] / "presets"
-SETTINGS: Mapping[str, Setting] = keys_of(Configs)
+SETTINGS = keys_of(Configs)
+DEFAULTS: dict[str, Any] = {name: setting.default for name, setting in SETTINGS.items()}
 OWN_CODE = [name for name, setting in SETTINGS.items() if setting.key.reference]
 LARGEST_CONFIG = 500_000  # bytes; parsing YAML takes seconds per megabyte
 
@@ -64,12 +64,11 @@ class Command:
     @property
     def comment(self) -> str:
         """One line that distinguishes this run from others: its command, shortened."""
-        words = (
-            f"{key}={to_yaml(value, in_one_line=True)}"
-            for key, value in self.overridden.items()
-            if key != "logs"
-        )
-        return " ".join([self.source.partition(": ")[0], *words])
+        words = [self.source.partition(": ")[0]]
+        for key, value in self.overridden.items():
+            if key != "logs":
+                words.append(f"{key}={to_yaml(value, in_one_line=True)}")
+        return " ".join(words)
 
 
 def _parser() -> OneLineParser:
@@ -83,30 +82,28 @@ def _parser() -> OneLineParser:
         allow_abbrev=False,
     )
     base = parser.add_mutually_exclusive_group()
-    recipes = f"start from a recipe: {', '.join(presets())}"
-    base.add_argument("--preset", metavar="NAME", help=recipes)
-    file = "start from a file of keys, such as a run's config.yaml"
-    base.add_argument("--config", metavar="FILE.yaml", help=file)
-    resumed = "continue a run: a folder, a uuid, the start of one, or last"
-    base.add_argument("--resume", metavar="RUN", help=resumed)
-    initial = "start from the config and the best weights of a run"
-    base.add_argument("--init-from", metavar="RUN", help=initial)
+    for option, value, text in (
+        ("--preset", "NAME", f"start from a recipe: {', '.join(presets())}"),
+        ("--config", "FILE.yaml", "start from a file of keys, such as a run's config.yaml"),
+        ("--resume", "RUN", "continue a run: a folder, a uuid, the start of one, or last"),
+        ("--init-from", "RUN", "start from the config and the best weights of a run"),
+    ):
+        base.add_argument(option, metavar=value, help=text)
     seeds = "train N runs, with seed, seed + 1, ..."
     parser.add_argument("--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds)
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     return parser
 
 
-def parse(arguments: Sequence[str]) -> Command:
+def parse(arguments: list[str]) -> Command:
     """Parse a command line. Raises InputError; --help prints every key and exits."""
-    parser = _parser()
     for word in arguments:
         if not is_text(word):
             raise ConfigError(
                 f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word"
             )
     # keys and options in any order
-    options, unknown = parser.parse_known_intermixed_args(arguments)
+    options, unknown = _parser().parse_known_intermixed_args(arguments)
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
         raise ConfigError(
             "--seeds starts several runs, one after the other: use it without --resume and torchrun"
@@ -116,36 +113,36 @@ def parse(arguments: Sequence[str]) -> Command:
         return _resume(options.resume, overridden)
     if options.init_from is not None:
         return _init_from(options.init_from, overridden, options.seeds)
-    plan = None
     if options.config is not None:
-        base_values, source = read_config(Path(options.config)), f"config {options.config}"
-        plan = read_plan(Path(options.config))
+        path = Path(options.config)
+        source = f"config {path}"
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
-        base_values = read_config(PRESETS / f"{name}.yaml")
+        path = PRESETS / f"{name}.yaml"
         source = f"preset {name}: {why}"
-    values = read_tokens(resolve(base_values, overridden))
+    values = read_tokens(resolve(read_config(path), overridden))
     logs = logs_folder(values["logs"])
-    return Command(values, overridden, source, logs, options.seeds, plan=plan)
+    return Command(values, overridden, source, logs, options.seeds, plan=read_plan(path))
 
 
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
-    config = {key: setting.default for key, setting in SETTINGS.items()} | config_of(run)
-    if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
-        config["logs"] = str(logs)
+    config = DEFAULTS | config_of(run) | {"logs": str(logs)}
     tokens = Path(config["data.tokens"])
     # those of another run, which has moved
     if tokens.name == run.vocabulary_path.name and not os.path.exists(tokens):
         config["data.tokens"] = str(run.vocabulary_path.resolve())
     values = read_tokens(resolve(config, overridden), run)
-    if changed := [
-        key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume
-    ]:
-        keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
-        raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
+    changed = []
+    for key, setting in SETTINGS.items():
+        if values[key] != config[key] and not setting.key.resume:
+            changed.append(f"{key} (it is {config[key]})")
+    if changed:
+        raise ConfigError(
+            f"a resumed run cannot change {', '.join(changed)}: start a new run instead"
+        )
     return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)
 
 
@@ -155,25 +152,24 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
     initial = {"initial_weights": name} | inherited(run, overridden)
-    config = config_of(run) | {"logs": SETTINGS["logs"].default}
+    config = config_of(run) | {"logs": DEFAULTS["logs"]}
     values = read_tokens(resolve(config, overridden | initial))
-    return Command(
-        values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds
-    )
+    source = f"init-from {name}: its config and its best weights"
+    return Command(values, overridden, source, logs, n_seeds)
 
 
-def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
+def run_seeds(program: str, arguments: list[str], command: Command) -> int:
     """Run a program for several seeds, each in its own process; stops at the first failure. Returns
     the exit code."""
-    # the last option counts
-    words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]
+    words = [word for word in arguments if not word.startswith("seed=")]
+    words.append("--seeds=1")  # the last option counts
     # `last` is another run after the first seed
     if any(word.startswith("--init-from") for word in words):
         words.append(f"--init-from={command.values['initial_weights']}")
     earlier = {run.path for run in all_runs(command.logs)}
     first = command.values["seed"]
     for seed in range(first, first + command.n_seeds):
-        print(f"seed {seed}", flush=True)
+        print("seed", seed, flush=True)
         code = _run_one([sys.executable, program, *words, f"seed={seed}"])
         if code:
             return code
@@ -210,17 +206,15 @@ def logs_folder(logs: str) -> Path:
     ConfigError."""
     try:
         folder = ROOT / Path(logs).expanduser()
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise NotADirectoryError("not a folder")
+        if stat.S_ISDIR(folder.stat().st_mode):
+            return folder
+        reason = "not a folder"
     except FileNotFoundError:
-        pass  # the run will create it
+        return folder  # the run will create it
     # a symlink loop, a long name; RuntimeError: ~unknown_user
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder"
-        ) from error
-    return folder
+        reason = shortened(error)
+    raise ConfigError(f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder")
 
 
 def ignored_in_comparisons() -> frozenset[str]:
@@ -246,10 +240,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def read_plan(path: Path) -> dict[str, Any] | None:
     """What plan.py adds to the keys of a file (see `runs.schema.PLAN`). Raises ConfigError."""
-    content = _read_content(path)
-    if "plan" not in content:
-        return None
-    return checked(content["plan"], PLAN, f"the plan in {path}", ConfigError)
+    plan = _read_content(path).get("plan")
+    return None if plan is None else checked(plan, PLAN, f"the plan in {path}", ConfigError)
 
 
 def _read_content(path: Path) -> dict[str, Any]:
@@ -259,8 +251,7 @@ def _read_content(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read {path} ({error.strerror or error})") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not YAML ({error})") from error
-    if content is None:
-        return {}
+    content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} does not hold keys and values, such as model.d_model: 256")
     return content
@@ -284,17 +275,12 @@ def resolve(
     preset of 180 seconds trains 500 steps. Likewise `masking.masking_prob` replaces the masking
     rates of the stages below.
     """
-    values = {name: setting.default for name, setting in SETTINGS.items()}
+    values = dict(DEFAULTS)
     for layer in (base, overridden):
         if any(layer.get(budget) is not None for budget in BUDGETS):
             values |= dict.fromkeys(BUDGETS)
         if "masking.masking_prob" in layer and "training.stages" not in layer:
-            values["training.stages"] = [  # not yet checked
-                {key: row[key] for key in row if key != "masking_prob"}
-                if isinstance(row, dict)
-                else row
-                for row in values["training.stages"]
-            ]
+            values["training.stages"] = [_without_rate(row) for row in values["training.stages"]]
         values |= layer
     check(values)
     if trains:
@@ -309,8 +295,15 @@ def resolve(
     return values
 
 
-def _assignments(words: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _without_rate(row: Any) -> Any:
+    """A row of `training.stages`, which is not yet checked, without its masking rate."""
+    if not isinstance(row, dict):
+        return row
+    return {key: value for key, value in row.items() if key != "masking_prob"}
+
+
+def _assignments(words: list[str]) -> dict[str, Any]:
+    values = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
@@ -331,45 +324,39 @@ def _setting(key: str) -> Setting:
 
 def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     """The preset's name and the reason for it."""
-    if name is not None:
-        if name not in presets():
-            raise ConfigError(
-                f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}"
-            )
+    if name in presets():
         return name, "as requested"
+    if name is not None:
+        raise ConfigError(
+            f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}"
+        )
     if device != "auto":
-        return "gpu" if device.startswith(
-            "cuda"
-        ) else "quick", f"device={device} (--preset chooses another)"
-    from configs.devices import without_cuda
+        is_cuda = device.startswith("cuda")
+        why = f"device={device}"
+    else:
+        from configs.devices import without_cuda
 
-    why_not = without_cuda()
-    return (
-        "quick" if why_not else "gpu",
-        f"{why_not or 'found a CUDA device'} (--preset chooses another)",
-    )
+        why_not = without_cuda()
+        is_cuda = why_not is None
+        why = why_not or "found a CUDA device"
+    return "gpu" if is_cuda else "quick", f"{why} (--preset chooses another)"
 
 
-@cache
 def _keys_help() -> str:
-    shown = partial(to_yaml, in_one_line=True)
     lines = [
         "keys and their defaults (*: may change on --resume), and what the presets set instead:",
         "",
     ]
     by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}
     for name, setting in SETTINGS.items():
-        key, words = setting.key, [setting.key.text]
+        key = setting.key
+        mark = "*" if key.resume else " "
+        lines.append(f"{mark} {name}={to_yaml(setting.default, in_one_line=True)}")
+        lines.append(f"      {key.text}")
         if setting.kind is not str or not all(choice in key.text for choice in key.choices):
-            words.append(setting.allowed)
-        lines += [
-            f"{'*' if key.resume else ' '} {name}={shown(setting.default)}",
-            f"      {'; '.join(words)}",
-        ]
-        own = ((preset, keys.get(name, setting.default)) for preset, keys in by_preset.items())
-        lines += [
-            f"      preset {preset}: {shown(value)}"
-            for preset, value in own
-            if value != setting.default
-        ]
+            lines[-1] += f"; {setting.allowed}"
+        for preset, keys in by_preset.items():
+            value = keys.get(name, setting.default)
+            if value != setting.default:
+                lines.append(f"      preset {preset}: {to_yaml(value, in_one_line=True)}")
     return "\n".join(lines)

@@ -4,14 +4,14 @@ for the dashboard."""
 import argparse
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from configs.keys import ConfigError
+from configs.keys import ConfigError, did_you_mean
 from configs.references import line_of
 from distributed.launch import local_rank, rank
 from runs.terminal import in_one_line
@@ -26,11 +26,9 @@ class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, raised as ConfigError."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = (
-            message.partition("unrecognized arguments: ")[2].partition(" ")[0].partition("=")[0]
-        )
-        similar = get_close_matches(unknown, self._option_string_actions, n=1)
-        raise ConfigError(message + "".join(f": did you mean {option}?" for option in similar))
+        unknown = message.removeprefix("unrecognized arguments: ")
+        option = re.split("[ =]", unknown)[0]
+        raise ConfigError(message + did_you_mean(option, self._option_string_actions))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(BrokenPipeError):  # argparse ignores other errors too

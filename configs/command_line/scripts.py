@@ -3,7 +3,7 @@ without PyTorch."""
 
 import math
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,11 @@ def number(
 ) -> Callable[[str], Any]:
     """The `type` of an argument: an int or a float from `low` to `high`, or from `low` to less than
     `below`."""
-    upper = (
-        f" and at most {high:,}"
-        if high < math.inf
-        else f" and below {below:g}"
-        if kind is float
-        else ""
-    )
 
     def parsed(word: str) -> Any:
         value = kind(word)
         if not low <= value <= high or not value < below:
+            upper = f" and below {below:g}" if high == math.inf else f" and at most {high:,}"
             raise ArgumentTypeError(f"{value} is out of range: it must be at least {low:g}{upper}")
         return value
 
@@ -79,7 +73,7 @@ def run_script(
         return 130
 
 
-def exit_code(error: BaseException, values: Mapping[str, Any]) -> int:
+def exit_code(error: BaseException, values: dict[str, Any]) -> int:
     """Report an error that ended a training with these keys, and return the exit code. Raises
     errors of the program."""
     if isinstance(error, InputError):

@@ -16,25 +16,21 @@ class _Loader(yaml.SafeLoader):
         # A few aliases can stand for more values than memory holds. Tags ask for types that no key
         # has.
         if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
-            raise yaml.composer.ComposerError(
-                None, None, "aliases and tags are not accepted", event.start_mark
-            )
+            raise _error("aliases and tags are not accepted", event)
         node = super().compose_node(parent, index)
-        if (
-            isinstance(node, yaml.ScalarNode)
-            and node.tag.endswith((":int", ":float"))
-            and len(node.value) > LONGEST
-        ):
-            raise yaml.composer.ComposerError(None, None, "a number is too long", event.start_mark)
-        if isinstance(node, yaml.MappingNode):  # PyYAML would keep the last of several equal keys
-            keys = set[str]()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in keys:
-                    raise yaml.composer.ComposerError(
-                        None, None, f"the key {key.value} stands twice", key.start_mark
-                    )
-                keys.add(key.value)
+        if isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")):
+            if len(node.value) > LONGEST:
+                raise _error("a number is too long", node)
+        elif isinstance(node, yaml.MappingNode):  # PyYAML would keep the last of several equal keys
+            keys = dict[str, yaml.Node]()
+            for key, _ in node.value:
+                if keys.setdefault(str(key.value), key) is not key:
+                    raise _error(f"the key {key.value} stands twice", key)
         return node
+
+
+def _error(message: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=place.start_mark)
 
 
 def parse_yaml(text: str) -> Any:

@@ -123,9 +123,9 @@ def test_weights_are_the_shares_of_the_windows(folder, within_documents):
 
 WRONG = {
     "data.weights must name each folder of .* once: it has 'books', 'code'": [{"books": 1}],
-    "data.weights needs the form": [{"books": -1}, {"code": 2}],
-    "with these spaces": ["books:2", "code:1"],
-    "data.weights: the weights must not all be 0": [{"books": 0}, {"code": 0}],
+    "data.weights: books=-1 must be a number": [{"books": -1}, {"code": 2}],
+    "data.weights is not of the form": ["books:2", "code:1"],
+    "data.weights: the shares must not all be 0": [{"books": 0}, {"code": 0}],
     "no training text of 'code' has 128 tokens": [{"books": 1}, {"code": 1}],
 }
 
