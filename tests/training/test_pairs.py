@@ -2,6 +2,7 @@
 
 import math
 import random
+from string import ascii_lowercase
 
 import pytest
 import torch
@@ -13,53 +14,52 @@ from training.optimizers import set_learning_rate
 from training.pair_objective import evaluate_pairs
 from training.schedule import Stage
 
-STAGE = Stage(1.0, 32, 0.15)
 
-
-def topics():
+def topics(generator):
     """Speeches that consist of one letter, which changes seldom: a speech resembles the one that
     follows it."""
-    generator, letter, speeches = random.Random(0), "a", []
+    letter = "a"
+    speeches = []
     for _ in range(1_500):
         if generator.random() < 0.05:
             letter = generator.choice("abcdefghijkl")
-        speeches.append(
-            "".join(generator.choices(letter + letter.upper(), k=generator.randint(16, 30)))
-        )
-    return "\n\n".join(speeches)
+        letters = generator.choices(letter + letter.upper(), k=generator.randint(16, 30))
+        speeches.append("".join(letters))
+    return speeches
 
 
-def alphabets():
+def alphabets(generator):
     """Each letter several times, in alphabetical order: the order of two neighboring pieces shows."""
-    generator = random.Random(0)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    return "\n\n".join(
-        "".join(letter * generator.randint(6, 10) for letter in letters) for _ in range(150)
-    )
+    speeches = []
+    for _ in range(150):
+        letters = [letter * generator.randint(6, 10) for letter in ascii_lowercase]
+        speeches.append("".join(letters))
+    return speeches
 
 
 @pytest.mark.parametrize(
-    ("objective", "text", "steps", "least_accuracy"),
+    ("objective", "speeches_of", "steps", "least_accuracy"),
     [("nsp", topics, 125, 0.7), ("sop", alphabets, 75, 0.95)],
 )
-def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_accuracy):
-    stages = [{"until": 1.0, "seq_len": STAGE.seq_len}]
+def test_unseen_pairs_are_told_apart(tmp_path, objective, speeches_of, steps, least_accuracy):
+    path = written(tmp_path / "text.txt", "\n\n".join(speeches_of(random.Random(0))))
     keys = {
         f"objective__{objective}": True,
-        "training__stages": stages,
+        "training__stages": [{"until": 1.0, "seq_len": 32}],
         "training__chars_per_step": 2_048,
+        "training__learning_rate": 5e-4,  # at the width of the tests, AdamW has four times as much
     }
-    # at the width of the tests, AdamW has four times as much
-    keys |= {"training__learning_rate": 5e-4}
-    configs = configs_for(written(tmp_path / "text.txt", text()), **keys)
-    data, longest = configs.data, STAGE.seq_len
+    configs = configs_for(path, **keys)
+    data = configs.data
     source = PairWindows(
-        objective, data.validation_ids, data.loaded.validation, data.vocabulary, 0, longest
+        objective, data.validation_ids, data.loaded.validation, data.vocabulary, 0, 32
     )
-    unseen = source.draw(512, longest)
+    unseen = source.draw(512, 32)
+
     for i in range(steps):
-        set_learning_rate(configs.step.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
-        configs.step(STAGE)
+        set_learning_rate(configs.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
+        configs.step(Stage(1.0, 32, 0.15))
+
     loss, accuracy = evaluate_pairs(configs.network, unseen)
     assert loss < math.log(2)
     assert accuracy > least_accuracy  # guessing: 0.5 with a standard error of 0.02
@@ -74,22 +74,29 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
     play_file = written(tmp_path / "play.txt", play(90_000))
     objective = {f"objective__{name}": True}
     trained = train(data__corpus=play_file, training__max_steps=4, **objective)
+    expected = {
+        f"loss.{name}.train",
+        f"loss.{name}.valid",
+        f"accuracy.{name}.train",
+        f"accuracy.{name}.valid",
+    }
     for row in trained.callbacks.rows:
-        assert {
-            f"{what}.{name}.{part}" for what in ("loss", "accuracy") for part in ("train", "valid")
-        } <= set(row)
-    configs = trained.configs
-    inputs = configs.data.validation.windows[:2]
+        assert expected <= set(row)
+
+    data = trained.configs.data
+    network = trained.configs.network.eval()
+    inputs = data.validation.windows[:2]
+    assert inputs.max() < data.vocabulary.n_ordinary  # no [CLS], no [SEP]
+
     segment_0 = torch.zeros_like(inputs)
-    plain = configs.network.eval()(inputs)
-    logits, pair_logits = configs.network.forward_pairs(
-        inputs, torch.arange(inputs.numel()), segment_0
-    )
-    assert torch.allclose(plain, logits, atol=1e-5)
-    first = configs.network.encoder(inputs)[:, 0]
-    assert torch.allclose(configs.network.pair_head(first).squeeze(-1), pair_logits, atol=1e-5)
-    assert inputs.max() < configs.data.vocabulary.n_ordinary  # no [CLS], no [SEP]
+    positions = torch.arange(inputs.numel())
+    logits, pair_logits = network.forward_pairs(inputs, positions, segment_0)
+    first = network.encoder(inputs)[:, 0]
+    assert torch.allclose(network(inputs), logits, atol=1e-5)
+    assert torch.allclose(network.pair_head(first).squeeze(-1), pair_logits, atol=1e-5)
+
     # the loss of the pairs trains the head and the segments
-    fresh = configs_for(play_file, **objective)
+    weights = network.state_dict()
+    fresh = configs_for(play_file, **objective).network.state_dict()
     for part in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
-        assert not torch.equal(configs.network.state_dict()[part], fresh.network.state_dict()[part])
+        assert not torch.equal(weights[part], fresh[part])
