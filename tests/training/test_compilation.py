@@ -167,15 +167,15 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     lines = []
     compiled.compiled.compile(compiled.step, stages, lines.append, kept_code(lines.append))
     assert lines[-1].startswith("compiled in "), lines
-    assert graphs["unique_graphs"] == 2  # before the lookup of n-grams and after it
-    assert counts["total"] == 2  # each was traced once
-    # the next run can load both
-    assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == 2
+    assert graphs["unique_graphs"] == 1  # after the lookup of n-grams; nothing comes before it
+    assert counts["total"] == 1  # traced once
+    # the next run can load it
+    assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == 1
     assert torch.equal(weights(compiled), before)  # compiling trains nothing
     assert str(compiled.step.state_dict()) == str(eager.step.state_dict())  # and draws nothing
     torch.set_num_threads(1)  # a run may change their number
     check_like_eager(eager, compiled, [*stages, Stage(1.0, 128, 0.15), *stages])
-    assert graphs["unique_graphs"] == 2
+    assert graphs["unique_graphs"] == 1
 
 
 def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, monkeypatch):
@@ -214,11 +214,11 @@ def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(
     for d_ff in (8, 16, 24):
         configs = configs_for(corpus_file, **COMPILED, model__d_ff=d_ff, training__stages=stages)
         configs.compiled.compile(configs.step, configs.training.all_stages, print, nullcontext())
-    assert counts["unique_graphs"] == 1 + 3  # all share the code before the lookup of n-grams
+    assert counts["unique_graphs"] == 3  # one per model
 
 
 def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file, monkeypatch):
-    """As on a GPU. Sparse gradients, as on a CPU, need a graph before the lookup and one after it."""
+    """As on a GPU. Sparse gradients, as on a CPU, need a graph of their own after the lookup."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters["stats"].clear()
