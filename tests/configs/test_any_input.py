@@ -23,58 +23,40 @@ BOMB = "&a [x, x, x, x, x, x, x, x, x]"
 for level in "bcdefghij":
     BOMB = f"&{level} [{BOMB}{f', *{chr(ord(level) - 1)}' * 9}]"  # 9**10 values
 HUGE = "0x" + "f" * 5_000
-ODD_PATHS = [
-    "{odd}/loop", "{odd}/loop/x", "{odd}/fifo", "{odd}/folder", "{odd}/dangling", "/dev/zero", "/dev/null", "~",
-    "~nosuchuser/x", "a" * 5_000, "a/" * 3_000, "\0", "a\0b", "\ud800", "\udcff.txt", "\x1b[2J", "a\nb", "$x_{", "é",
-]  # fmt: skip
+ODD_PATHS = ["/dev/zero", "/dev/null", "~", "~nosuchuser/x", "a" * 5_000, "a/" * 3_000, "$x_{", "é"]
+ODD_PATHS += ["{odd}/loop", "{odd}/loop/x", "{odd}/fifo", "{odd}/folder", "{odd}/dangling"]
+ODD_PATHS += ["\0", "a\0b", "\ud800", "\udcff.txt", "\x1b[2J", "a\nb"]
 # surrogates and control characters included
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
-PATHS = st.sampled_from(ODD_PATHS)
-LIKELY = st.sampled_from(
-    ["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until: 1.0}", "mixture"]
-)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | LIKELY | PATHS
+LIKELY = ["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until:1.0}", "mixture"]
+LIKELY += ["last", "-x", "=", "a=b=c", "--"]
+LIKELY += ["--preset", "--config", "--resume", "--seeds", "--seeds=2"]
+TEXTS = ANY_TEXT | st.sampled_from(LIKELY + ODD_PATHS)
 ROW_KEYS = st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"])
-NESTED = st.recursive(
-    SCALARS,
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3),
 )
-ROWS = st.lists(st.dictionaries(ROW_KEYS, SCALARS, max_size=3), max_size=3)
-VALUES = SCALARS | ROWS | NESTED
 KEYS = st.sampled_from(sorted(SETTINGS))
-OPTIONS = [
-    "--preset",
-    "--config",
-    "--resume",
-    "--seeds",
-    "--seeds=2",
-    "-x",
-    "=",
-    "a=b=c",
-    "--",
-    "last",
-    "quick",
-]
-WORDS = st.one_of(
-    ANY_TEXT, PATHS, st.sampled_from(OPTIONS), st.builds(lambda key, value: f"{key}={value}", KEYS, VALUES)
-)  # fmt: skip
+WORDS = TEXTS | st.builds("{}={}".format, KEYS, VALUES)
 # Values as YAML spells them, valid or not: anchors, aliases, tags, numbers that take minutes or
 # gigabytes.
-SPELLINGS = st.sampled_from([
-    BOMB, HUGE, "9" * 5_000, "1:" * 2_000 + "0", "1" * 500 + ".5", "0x_", "._", ".inf", "1e999", "2024-02-30",
-    "*a", "&a 1", "&a [*a]", "<<", "=", "~", "? x", "- x", "|", "'", '"\\0"', '"\\ud800"', '"\\x1b"', "\t", "x" * 9_999,
-    "!!int ''", "!!bool x", "!!timestamp x", "!!set {a}", "!!binary x", "!!python/name:os.system", "! x", "%x", "@",
-])  # fmt: skip
+SPELLINGS = [BOMB, HUGE, "9" * 5_000, "1:" * 2_000 + "0", "1" * 500 + ".5", "&a 1", "&a [*a]"]
+SPELLINGS += ["0x_", "._", ".inf", "1e999", "2024-02-30", "*a", "<<", "=", "~", "|", "%x", "@"]
+SPELLINGS += ["'", '"', '"\\0"', '"\\ud800"', '"\\x1b"']
+SPELLINGS += ["? x", "- x", "\t", "x" * 9_999, "!!int ''", "!!bool x", "!!timestamp x", "! x"]
+SPELLINGS += ["!!set {a}", "!!binary x", "!!python/name:os.system"]
 YAML = st.recursive(
-    SPELLINGS | ANY_TEXT,
+    st.sampled_from(SPELLINGS) | ANY_TEXT,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
-        st.builds(lambda key, value: f"{{{key}: {value}, <<: {value}}}", ROW_KEYS | inner, inner),
+        st.builds("{{{0}: {1}, <<: {1}}}".format, ROW_KEYS | inner, inner),
     ),
 )
 SPELLED = st.lists(st.builds("{}: {}\n".format, KEYS | ANY_TEXT, YAML), max_size=3).map("".join)
 DUMPED = (st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES).map(yaml.safe_dump)
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
+ANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(autouse=True)
@@ -100,63 +82,54 @@ def odd(tmp_path_factory):
     (folder / "folder").mkdir()
     (folder / "loop").symlink_to("loop")
     (folder / "dangling").symlink_to("nowhere")
-    return folder
+    return str(folder)
 
 
 def one_line_at_most(arguments):
     """Parse a command line, load its corpus if it names one, and return the error's line; empty if
     all is well."""
-    said = io.StringIO()
+    errors = io.StringIO()
     try:
         command = parse(arguments)
         assert set(command.values) == set(SETTINGS)
         if "data.corpus" in command.overridden:
             load_corpus(command.values["data.corpus"])
     except (ConfigError, CorpusError, RunFolderError) as error:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(errors):
             fail(error)
-    line = said.getvalue().removesuffix("\n")
+    line = errors.getvalue().removesuffix("\n")
     assert line.isprintable()
     assert len(line) < 1_100
     return line
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(ANY, max_examples=60)
 @given(words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
 def test_any_command_line_is_understood_or_refused_in_one_line(words, odd):
-    one_line_at_most([word.replace("{odd}", str(odd)) for word in words])
+    one_line_at_most([word.replace("{odd}", odd) for word in words])
 
 
 @pytest.mark.parametrize("path", ODD_PATHS)
-@pytest.mark.parametrize("use", ["logs={}", "data.corpus={}", "name={}", "--config", "--resume"])
+@pytest.mark.parametrize("use", ["logs=", "data.corpus=", "name=", "--config=", "--resume="])
 def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
-    path = path.replace("{odd}", str(odd))
-    line = one_line_at_most([use.format(path)] if "{}" in use else [use, path])
-    assert line or use == "logs={}"
+    line = one_line_at_most([use + path.replace("{odd}", odd)])
+    assert line or use == "logs="
 
 
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(ANY, max_examples=120)
 @given(text=DUMPED | SPELLED, encoding=ENCODINGS, junk=st.just(b"") | st.binary(max_size=200))
-@example(text="training.accumulation: 2\n", encoding="utf-8", junk=b"")
 @example(text='logs: "\\ud800"\n', encoding="utf-8", junk=b"")
 @example(text='data.corpus: "\\0"\n', encoding="utf-8", junk=b"")
 def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(
     text, encoding, junk, tmp_path
 ):
+    errors = "surrogatepass" if encoding.startswith("utf") else "replace"
     path = tmp_path / "any.yaml"
-    path.write_bytes(
-        text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace") + junk
-    )
+    path.write_bytes(text.encode(encoding, errors) + junk)
     one_line_at_most(["--config", str(path)])
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(ANY, max_examples=40)
 @given(values=st.dictionaries(KEYS, VALUES, max_size=4))
 def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_saved_to(
     values, tmp_path
@@ -192,9 +165,6 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
 )
 def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(content, tmp_path, refusal):
     marker = tmp_path / "executed"
-    refusal(
-        main,
-        "--config",
-        written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker))),
-    )
+    path = written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker)))
+    refusal(main, "--config", path)
     assert not marker.exists()

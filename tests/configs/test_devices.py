@@ -23,10 +23,8 @@ def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(monkeypa
         torch.cuda, "is_available", lambda: bool(warnings.warn(OLD_DRIVER, stacklevel=1))
     )
     monkeypatch.setattr("configs.devices.best_device", lambda: "cpu")
-    assert (
-        parse([]).source
-        == f"preset quick: found no CUDA device; {TOO_OLD} (--preset chooses another)"
-    )
+    reason = f"found no CUDA device; {TOO_OLD}"
+    assert parse([]).source == f"preset quick: {reason} (--preset chooses another)"
     assert not recwarn.list
 
 
@@ -46,9 +44,8 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
         # PyTorch 2.11 has it
         sources += '"\nOnline softmax is disabled on the fly since Inductor decides to"'
         for message in switches.INTENDED:
-            (text,) = {
-                text for text in re.findall(r'"(\n?.*)"', sources) if re.match(message, text)
-            }
+            texts = re.findall(r'"(\n?.*)"', sources)
+            (text,) = {text for text in texts if re.match(message, text)}
             warnings.warn(text, stacklevel=1)
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)
@@ -71,8 +68,9 @@ def test_denormal_numbers_become_zeros(corpus_file):
 
 
 def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
-    built, configs = (configs_for(corpus_file, training__compile=False) for _ in range(2))
-    configs.update, configs.torch_device = built.update, torch.device("cuda")
+    configs = configs_for(corpus_file, training__compile=False)
+    configs.update = configs_for(corpus_file, training__compile=False).update
+    configs.torch_device = torch.device("cuda")
     assert configs.cuda_graphs is not None
 
 

@@ -10,28 +10,24 @@ from configs.keys import ConfigError
 from data.text.sources import CorpusError
 from experiment import main
 from runs.find import find_run
-from tests.conftest import SENTENCES, config_file
+from tests.conftest import SENTENCES, config_file, written
 from tests.tokenizers import saved
 
 TEXT = "".join(SENTENCES) * 20
 
 
-NO_SIZES = ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]
+WRONG = {
+    "": "data.tokens is empty",
+    "byte": "found no file 'byte': did you mean bytes?",
+    "words": "found no file 'words': give characters, bytes, bpe:N",
+    "~nobody_here/tokenizer.json": "found no file",
+    "x" * 5_000: "found no file",
+}
+for size in ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]:
+    WRONG[f"bpe:{size}"] = "needs an integer N from 257 to 1,000,000"
 
 
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        ("", "data.tokens is empty"),
-        ("byte", "found no file 'byte': did you mean bytes?"),
-        ("words", "found no file 'words': give characters, bytes, bpe:N"),
-        *(
-            (path, "found no file")
-            for path in ("/no/such/tokenizer.json", "~nobody_here/tokenizer.json", "x" * 5_000)
-        ),
-        *((f"bpe:{number}", "needs an integer N from 257 to 1,000,000") for number in NO_SIZES),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "message"), WRONG.items())
 def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, message):
     assert message in refusal(main, f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}", before="")
     assert not (tmp_path / "logs").exists()
@@ -43,9 +39,8 @@ def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, me
 def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    assert "is not a tokenizer.json of Hugging Face" in refusal(
-        main, f"data.tokens={path}", before=""
-    )
+    line = refusal(main, f"data.tokens={path}", before="")
+    assert "is not a tokenizer.json of Hugging Face" in line
     assert "Is a directory" in refusal(main, f"data.tokens={tmp_path}")
 
 
@@ -74,95 +69,80 @@ def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def words(tmp_path, corpus_file):
-    keys = {
-        "data.corpus": corpus_file,
-        "model.n_layers": 1,
-        "model.ngrams": 0,
-        "training.evaluations": 1,
-    }
-    stages = [{"until": 1.0, "seq_len": 32}]
-    return ["--config", config_file(tmp_path, keys | {"training.stages": stages})]
+def train(tmp_path, corpus_file):
+    """Trains a small model with some keys; returns its run."""
+    keys = {"data.corpus": corpus_file, "model.n_layers": 1, "training.evaluations": 1}
+    keys |= {"training.stages": [{"until": 1.0, "seq_len": 32}], "training.max_steps": 2}
+    config = config_file(tmp_path, keys)
+
+    def train(*words, base=("--config", config)):
+        assert main([*base, f"logs={tmp_path / 'logs'}", *words]) == 0
+        return find_run("last", tmp_path / "logs")
+
+    return train
 
 
-def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, refusal):
+def resumed(run, *words, n_steps=4):
+    return ["--resume", str(run.path), *words, f"training.max_steps={n_steps}"]
+
+
+def test_a_resumed_run_needs_the_same_tokenizer(train, tmp_path, refusal):
     path = saved(tmp_path, "wordpiece", TEXT)
-    (tmp_path / "sentences.txt").write_text(TEXT * 10)
-    keys = [f"data.tokens={path}", "training.max_steps=2"]
-    assert main([*words, *keys]) == 0
-    run = find_run("last", tmp_path / "logs")
-    more = ["--resume", str(run.path), "training.max_steps=4"]
-    before = path.read_text()
-    content = json.loads(before)
-    content["normalizer"]["lowercase"] = False
-    path.write_text(json.dumps(content))
-    assert "has changed since" in refusal(main, *more)
-    path.write_text(json.dumps(json.loads(before), indent=4))  # the same content
-    assert main(more) == 0
+    run = train(f"data.tokens={path}")
+    before = json.loads(path.read_text())
+    other = json.loads(path.read_text())
+    other["normalizer"]["lowercase"] = False
+
+    path.write_text(json.dumps(other))
+    assert "has changed since" in refusal(main, *resumed(run))
+    path.write_text(json.dumps(before, indent=4))  # the same content
+    assert main(resumed(run)) == 0
     path.unlink()
-    assert "found no file" in refusal(main, *more[:-1], "training.max_steps=6")
+    assert "found no file" in refusal(main, *resumed(run, n_steps=6))
 
 
-def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, empty_cache):
-    assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
-    run = find_run("last", tmp_path / "logs")
-    saved_before = run.vocabulary()
+def test_a_resumed_run_keeps_its_bpe_without_a_cache(train, empty_cache):
+    run = train("data.tokens=bpe:300")
+    vocabulary = run.vocabulary()
     # As if another version of the package had learned other tokens since.
     (cached,) = (empty_cache / "tokenizers").iterdir()
     other = json.loads(cached.read_text())
     other["model"]["merges"].pop()
     cached.write_text(json.dumps(other))
-    assert main(["--resume", str(run.path), "training.max_steps=4"]) == 0
-    assert run.vocabulary() == saved_before
-    assert json.loads(cached.read_text()) == saved_before["tokenizer"]
+
+    assert main(resumed(run)) == 0
+    assert run.vocabulary() == vocabulary
+    assert json.loads(cached.read_text()) == vocabulary["tokenizer"]
 
 
 @pytest.mark.parametrize("tokens", ["characters", "bpe:300"])
-def test_a_resumed_run_cannot_have_other_tokens(words, tmp_path, refusal, empty_cache, tokens):
-    assert main([*words, f"data.tokens={tokens}", "training.max_steps=2"]) == 0
-    resumed = ["--resume", str(find_run("last", tmp_path / "logs").path)]
+def test_a_resumed_run_cannot_have_other_tokens(train, tmp_path, refusal, empty_cache, tokens):
+    run = train(f"data.tokens={tokens}")
     before = list(empty_cache.glob("tokenizers/*"))
-    for other in ("bpe:500", f"{saved(tmp_path, 'wordpiece', TEXT)}"):
-        assert "a resumed run cannot change data.tokens" in refusal(
-            main, *resumed, f"data.tokens={other}"
-        )
+    for other in ("bpe:500", saved(tmp_path, "wordpiece", TEXT)):
+        line = refusal(main, *resumed(run, f"data.tokens={other}"))
+        assert "a resumed run cannot change data.tokens" in line
     assert list(empty_cache.glob("tokenizers/*")) == before
+
     if tokens == "characters":  # whose weights are for characters too
-        line = refusal(main, "--init-from", resumed[1], "data.tokens=bytes")
+        line = refusal(main, "--init-from", run.path, "data.tokens=bytes")
         assert "data.tokens=bytes differs" in line
 
 
-def test_a_run_that_has_the_tokens_of_another_one_is_resumed_after_a_move(words, tmp_path):
-    assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
-    first = find_run("last", tmp_path / "logs").path
-    assert (
-        main(["--init-from", str(first), f"logs={tmp_path / 'logs'}", "training.max_steps=2"]) == 0
-    )
-    second = find_run("last", tmp_path / "logs").path
-    (tmp_path / "logs").rename(tmp_path / "moved")
-    moved = tmp_path / "moved" / second.relative_to(tmp_path / "logs")
-    assert main(["--resume", str(moved), "training.max_steps=4"]) == 0
-
-
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:300"])
-def test_a_run_continues_another_one_with_its_tokens_only(words, tmp_path, refusal, tokens):
-    assert main([*words, f"data.tokens={tokens}", "training.max_steps=60"]) == 0
-    old = find_run("last", tmp_path / "logs")
-    (tmp_path / "new.txt").write_text(
-        "Zürich isn't far from 中文, said the cat.\n" * 300, encoding="utf-8"
-    )
-    keys = [
-        f"data.corpus={tmp_path / 'new.txt'}",
-        f"logs={tmp_path / 'logs'}",
-        "training.max_steps=2",
-    ]
-    assert main(["--init-from", str(old.path), *keys]) == 0
-    new = find_run("last", tmp_path / "logs")
-    assert new.vocabulary() == old.vocabulary()
-    assert main(["--init-from", str(old.path), *keys, "initial_weights="]) == 0
-    for line in (
-        [*words, f"initial_weights={old.path}"],
-        ["--init-from", old.path, *keys, "data.tokens=characters"],
-    ):
-        error = refusal(main, *line, "training.max_steps=2")
-        assert "data.tokens=characters differs from the tokens of" in error
+def test_a_run_continues_another_one_with_its_tokens_only(train, tmp_path, refusal, tokens):
+    old = train(f"data.tokens={tokens}")
+    other = "Zürich isn't far from 中文, said the cat.\n" * 300
+    corpus = f"data.corpus={written(tmp_path / 'new.txt', other)}"
+    base = ["--init-from", str(old.path)]
+    assert train(corpus, base=base).vocabulary() == old.vocabulary()
+    train(corpus, "initial_weights=", base=base)
+    for start in (base, ["--config", old.config_path, f"initial_weights={old.path}"]):
+        line = refusal(main, *start, corpus, "data.tokens=characters")
+        assert "data.tokens=characters differs from the tokens of" in line
+
+    # and is resumed after a move
+    new = train(base=base)
+    (tmp_path / "logs").rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / new.path.relative_to(tmp_path / "logs")
+    assert main(["--resume", str(moved), "training.max_steps=4"]) == 0
