@@ -50,11 +50,10 @@ def test_waiting_for_a_slow_disk_is_reported(text, train):
     configs = configs_for(text, training__max_steps=4)
     draw = configs.data.windows.windows.draw
     configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
-    trained = train(configs, data__corpus=text)
-    assert all(row["waiting"] > 0.05 for row in trained.callbacks.rows)
-    assert sum("waited for the disk" in line for line in trained.callbacks.lines) == len(
-        trained.callbacks.rows
-    )
+    recorded = train(configs, data__corpus=text).callbacks
+    assert all(row["waiting"] > 0.05 for row in recorded.rows)
+    waited = [line for line in recorded.lines if "waited for the disk" in line]
+    assert len(waited) == len(recorded.rows)
 
 
 CASES = {
@@ -115,13 +114,8 @@ def test_what_a_large_text_cannot_do_is_refused_in_one_line(text, monkeypatch, m
 def test_ctrl_c_before_training_gives_one_line(text, tmp_path, fork_server):
     folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
     with locked(folder / "lock", print):  # another process converts the text
-        command = [
-            "experiment.py",
-            f"data.corpus={text}",
-            f"logs={tmp_path / 'logs'}",
-            "device=cpu",
-        ]
-        program = fork_server.start(command)
+        words = ["experiment.py", f"data.corpus={text}", f"logs={tmp_path / 'logs'}", "device=cpu"]
+        program = fork_server.start(words)
         lines = iter(program.stdout.readline, "")
         assert any("waiting for another process" in line for line in lines)
         program.send_signal(signal.SIGINT)
