@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,7 +14,7 @@ from tests.conftest import train_in, written
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, sentences) -> Path:
+def trained(tmp_path_factory, sentences):
     """Short runs: two seeds of one setting, and two of another."""
     folder = tmp_path_factory.mktemp("trained")
     keys = {
@@ -28,7 +27,7 @@ def trained(tmp_path_factory, sentences) -> Path:
 
 
 @pytest.fixture
-def runs(trained, tmp_path) -> list[RunFolder]:
+def runs(trained, tmp_path):
     """Copies of three of them; the last one is the last run."""
     for name in ("a", "b", "narrow1", "narrow"):
         shutil.copytree(trained / name, tmp_path / "logs" / "mlm" / name)
@@ -39,7 +38,7 @@ def runs(trained, tmp_path) -> list[RunFolder]:
 def evaluated(tmp_path, printed, monkeypatch):
     """Evaluate runs in this process, with figures if a test `draws`; returns the output."""
 
-    def evaluate(*words, draws: bool = False) -> str:
+    def evaluate(*words, draws=False):
         if not draws:
             monkeypatch.setattr("evaluate.save_measures", lambda path, *_: path.touch())
         return printed(main, *words, "--logs", tmp_path / "logs")

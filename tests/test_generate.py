@@ -25,7 +25,7 @@ ALL_RATES = {
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory, sentences):
-    def train_all(folder) -> None:
+    def train_all(folder):
         keys = {"data__corpus": written(folder / "text.txt", sentences), "training__max_steps": 20}
         train_in(folder / "mlm" / "onerate", **keys)
         train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
@@ -44,7 +44,7 @@ def logs(tmp_path_factory, sentences):
 def generated(logs, capsys):
     """Generate in this process; returns the output."""
 
-    def generate(*words, run="writer") -> str:
+    def generate(*words, run="writer"):
         assert main([str(logs / "mlm" / run), *words]) == 0
         output = capsys.readouterr()
         assert output.err == ""

@@ -1,57 +1,55 @@
-from collections.abc import Iterator
-from pathlib import Path
+import io
+import sys
 
 import pytest
 
 from tests.conftest import made_once, train_in, written
 from tests.tokenizers import saved
 from trained import comparison
-from trained.load import Trained, load_trained
+from trained.load import load_trained
 
 CHARACTERS = ["plain", "with_ngrams"]
 KINDS = ["bytes", "bpe", "wordpiece", "unigram", "unknown"]
 EXTRA = "Zürich, 中文 and Zoë.\n"
 
 
-def small_run(folder, corpus, **keys) -> Trained:
+def small_run(folder, corpus, **keys):
     """A small run that has learned the sentences a little."""
     keys = {"data__corpus": corpus, "training__max_steps": 150} | keys
     train_in(folder, **keys).run.save_status("completed")
     return load_trained(str(folder))
 
 
-def shared_run(factory: pytest.TempPathFactory, name: str, corpus: Path, **keys) -> Trained:
+def shared_run(factory, name, corpus, **keys):
     """A small run, trained by one of all parallel processes."""
-    return load_trained(
-        str(
-            made_once(factory, name, lambda folder: small_run(folder / "run", corpus, **keys))
-            / "run"
-        )
-    )
+
+    def make(folder):
+        small_run(folder / "run", corpus, **keys)
+
+    return load_trained(str(made_once(factory, name, make) / "run"))
 
 
 @pytest.fixture(scope="session")
-def plain(tmp_path_factory, text_file) -> Trained:
+def plain(tmp_path_factory, text_file):
     """A run without n-gram embeddings."""
     return shared_run(tmp_path_factory, "plain", text_file)
 
 
 @pytest.fixture(scope="session")
-def with_ngrams(tmp_path_factory, text_file) -> Trained:
+def with_ngrams(tmp_path_factory, text_file):
     """A run with n-gram embeddings."""
     return shared_run(tmp_path_factory, "ngrams", text_file, model__ngrams=4)
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def trained(request, tmp_path_factory, sentences) -> Trained:
+def trained(request, tmp_path_factory, sentences):
     """A run of each kind of tokens, or of `CHARACTERS` if a test asks for them; `unknown` has
     characters and [UNK]."""
     if request.param in CHARACTERS:
         return request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp(request.param)
-    lines = [
-        line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))
-    ]
+    lines = sentences.splitlines(True)
+    lines[::20] = [line + EXTRA for line in lines[::20]]
     text = written(folder / "text.txt", "".join(lines))
     tokens = {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")
     keys = {"training__max_steps": 50, "data__tokens": tokens}
@@ -64,7 +62,7 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def few_steps() -> Iterator[None]:
+def few_steps():
     """Fine-tunes in one epoch with one penalty, for tests of other things than how well a task is
     learned."""
     with pytest.MonkeyPatch.context() as context:
@@ -75,11 +73,21 @@ def few_steps() -> Iterator[None]:
         yield
 
 
-def csv_of_animals(path: Path, suffix: str = "", n: int = 40) -> Path:
+def csv_of_animals(path, suffix="", n=40):
     """A CSV file with a task: is the text about a cat or a dog? Each text has an ending of its own."""
     animals = [("dog", "cat")[i % 2] for i in range(n)]
     rows = [f"the {animal} sat {i}{suffix},{animal}" for i, animal in enumerate(animals)]
     return written(path, "\n".join(["text,label", *rows]))
+
+
+@pytest.fixture
+def piped(monkeypatch):
+    """Sets standard input to some bytes."""
+
+    def pipe(content):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return pipe
 
 
 of_characters = pytest.mark.parametrize("trained", CHARACTERS, indirect=True)

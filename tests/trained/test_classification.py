@@ -1,4 +1,5 @@
 import copy
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,22 +18,23 @@ from trained.task_results import NGRAMS
 from trained.zero_shot import pseudo_log_likelihoods
 
 TEXTS = [("the cat sat", "a dog ran")[i % 2] + " on"[: i % 4] for i in range(40)]
+ANIMALS = ("cat", "dog")
 GENERATOR = torch.Generator().manual_seed(0)
 RATES = {"learning_rate": 1e-3, "table_learning_rate": 5e-3}
 FROZEN_TABLE = RATES | {"table_learning_rate": 0.0}
 
 
-def of_first_letter(n: int) -> Task:
+def of_first_letter(n):
     """A task whose label is the first letter."""
     texts = [f"{'at'[i % 2]} cat {'door'[: i % 5]}" for i in range(n)]
     examples = [Example((text,), text[0]) for text in texts]
     return Task("first letter", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
-def of_letters(n: int) -> Task:
+def of_letters(n):
     """A tagging task: is a letter one of a to m? Other characters have no label."""
 
-    def label_of(character: str) -> str | None:
+    def label_of(character):
         if not character.isalpha():
             return None
         return "early" if character < "n" else "late"
@@ -41,29 +43,29 @@ def of_letters(n: int) -> Task:
     return Task("letters", CHARACTER, examples[: n // 2], examples[n // 2 : n])
 
 
-def of_equal_pairs(n: int) -> Task:
+def of_equal_pairs(n):
     """A task on pairs: are both texts about the same animal?"""
-    animals = [
-        ("cat", "dog")[bit] for bit in torch.randint(2, (2 * n,), generator=GENERATOR).tolist()
-    ]
-    examples = [
-        Example((f"the {first} sat", f"a {second} ran"), "same" if first == second else "other")
-        for first, second in zip(animals[::2], animals[1::2], strict=True)
-    ]
+    examples = []
+    for one, other in torch.randint(2, (n, 2), generator=GENERATOR).tolist():
+        texts = (f"the {ANIMALS[one]} sat", f"a {ANIMALS[other]} ran")
+        examples.append(Example(texts, "same" if one == other else "other"))
     return Task("pairs", PAIR, examples[: n // 2], examples[n // 2 :])
 
 
-def of_nothing(n: int) -> Task:
+def of_nothing(n):
     """A task whose label is random."""
     draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
-    examples = [
-        Example((TEXTS[i % 40] + f" {i % 7}".strip("0123456789"),), "xy"[draw])
-        for i, draw in enumerate(draws)
-    ]
+    examples = [Example((TEXTS[i % 40] + " ",), "xy"[draw]) for i, draw in enumerate(draws)]
     return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
-def classifier(trained, n_labels: int = 2, kind: str = TEXT) -> Classifier:
+def units_of(trained, task):
+    """The units of a task's pool, and their token ids."""
+    part = units(task, task.pool, 64)
+    return part, token_ids(part.texts, trained)
+
+
+def classifier(trained, n_labels=2, kind=TEXT):
     return Classifier(copy.deepcopy(trained.model), n_labels, kind)
 
 
@@ -83,19 +85,18 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, tas
 
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
-    assert all(0.38 < score["mean"] < 0.62 for score in results["scores"].values()), results[
-        "scores"
-    ]
-    assert not {"pretraining helps", "better"} & {
-        gain["verdict"] for gain in results["gains"].values()
-    }
+    means = [score["mean"] for score in results["scores"].values()]
+    assert min(means) > 0.38
+    assert max(means) < 0.62
+
+    verdicts = {gain["verdict"] for gain in results["gains"].values()}
+    assert verdicts.isdisjoint(["pretraining helps", "better"])
 
 
 @pytest.mark.parametrize(("kind", "n"), [(TEXT, 1), (CHARACTER, 1), (PAIR, 2)])
 def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind, n):
     model = classifier(with_ngrams, kind=kind).eval()
-    task = of_first_letter(40)
-    ids = token_ids([example.texts[0] for example in task.pool], with_ngrams)
+    _, ids = units_of(with_ngrams, of_first_letter(40))
     together = scores_of(model, ids)
     alone = torch.cat([scores_of(model, ids[i : i + n]) for i in range(0, len(ids), n)])
     assert torch.allclose(together, alone, atol=1e-5)
@@ -103,33 +104,29 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind
 
 def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(with_ngrams):
     """The n-gram table has a rate of its own."""
-    task = of_first_letter(40)
-    part = units(task, task.pool, 64)
-    ids = token_ids(part.texts, with_ngrams)
+    part, ids = units_of(with_ngrams, of_first_letter(40))
     probe = probed(classifier(with_ngrams), ids, part.labels)
-    before = with_ngrams.model.state_dict()
-    assert all(
-        torch.equal(weight, before[name]) for name, weight in probe.model.state_dict().items()
-    )
-    first, second, other = (
-        fine_tuned(copy.deepcopy(probe), ids, part.labels, **rates, n_steps=30, seed=seed)
-        for rates, seed in ((FROZEN_TABLE, 0), (FROZEN_TABLE, 0), (RATES, 1))
-    )
+    before = with_ngrams.encoder.state_dict()
 
-    def changed(tuned: Classifier) -> set[str]:
-        weights = tuned.model.encoder.state_dict()
-        return {
-            name.split(".")[0]
-            for name, weight in weights.items()
-            if not torch.equal(before[f"encoder.{name}"], weight)
-        }
+    def changed(tuned):
+        weights = tuned.model.encoder.state_dict().items()
+        names = [name for name, weight in weights if not torch.equal(before[name], weight)]
+        return {name.split(".")[0] for name in names}
 
-    assert changed(other) - changed(first) == {"ngrams"}
+    def tuned(rates, seed):
+        return fine_tuned(probe, ids, part.labels, **rates, n_steps=30, seed=seed)
+
+    first = tuned(FROZEN_TABLE, 0)
+    other = tuned(RATES, 1)
+    assert changed(probe) == set()
     assert "layers" in changed(first)
+    assert changed(other) - changed(first) == {"ngrams"}
     assert torch.equal(first.output.weight, probe.output.weight)
-    norms = [each.model.encoder.final_norm.weight for each in (first, second, other)]
-    assert torch.equal(norms[0], norms[1])
-    assert not torch.equal(norms[0], norms[2])  # another seed draws other batches
+
+    norm = first.model.encoder.final_norm.weight
+    assert torch.equal(norm, tuned(FROZEN_TABLE, 0).model.encoder.final_norm.weight)
+    # another seed draws other batches
+    assert not torch.equal(norm, other.model.encoder.final_norm.weight)
 
 
 def test_a_part_of_the_units_has_all_folds(monkeypatch):
@@ -144,24 +141,20 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
 
 def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(with_ngrams, monkeypatch):
     monkeypatch.setattr(classification, "MAX_CHARACTERS", 100)
-    part = units(of_letters(40), of_letters(40).pool, 64)
-    read = list[int]()
-    of = classification.features_of
+    part, ids = units_of(with_ngrams, of_letters(40))
+    features = Mock(wraps=classification.features_of)
+    monkeypatch.setattr(classification, "features_of", features)
 
-    def recorded(c, texts):
-        read.append(sum(map(len, texts)))
-        return of(c, texts)
+    probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
 
-    monkeypatch.setattr(classification, "features_of", recorded)
-    probed(classifier(with_ngrams, kind=CHARACTER), token_ids(part.texts, with_ngrams), part.labels)
-    assert 50 <= read[0] <= 100
+    (_, texts), _ = features.call_args
+    assert 50 <= sum(map(len, texts)) <= 100
 
 
 def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(
     with_ngrams, monkeypatch
 ):
-    part = units(of_letters(40), of_letters(40).pool, 64)
-    ids = token_ids(part.texts, with_ngrams)
+    part, ids = units_of(with_ngrams, of_letters(40))
     probe = probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
     for ruined, other in (("GENTLE", comparison.STRONG), ("STRONG", comparison.GENTLE)):
         with monkeypatch.context() as patch:
@@ -188,14 +181,18 @@ def test_a_probe_of_few_units_has_the_weights_of_a_regression_on_all_features(n_
     labels = np.arange(20) % n_labels
     other = rng.normal(size=(50, 200))
     whole = LogisticRegression(C=0.1, max_iter=1_000, tol=1e-8).fit(features, labels)
-    found = classification.fitted(features, labels, 0.1, tol=1e-8)
-    np.testing.assert_allclose(found.coef_, whole.coef_, atol=1e-6)
-    np.testing.assert_allclose(found.predict_proba(other), whole.predict_proba(other), atol=1e-6)
+
+    fitted = classification.fitted(features, labels, 0.1, tol=1e-8)
+
+    np.testing.assert_allclose(fitted.coef_, whole.coef_, atol=1e-6)
+    np.testing.assert_allclose(fitted.predict_proba(other), whole.predict_proba(other), atol=1e-6)
 
 
 def test_equal_scores_of_a_choice_are_wrong():
     task = Task("t", CHOICE, [], [Example(("a", "b"))] * 3)
-    scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
+    of_right = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.0, 2.0])
+    scores = torch.stack([torch.zeros(6), of_right], 1)
+
     right, counts = accuracies(task, scores, units(task, task.test, 9))
     assert right.tolist() == [1.0, 0.0, 0.0]
     assert counts.tolist() == [1.0, 1.0, 1.0]
@@ -217,8 +214,9 @@ def test_characters_without_a_label_do_not_count():
 @pytest.mark.parametrize(("width", "period"), [(1, 100), (1, 4), (3, 5)])
 def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
     texts = [plain.vocabulary.encode(text) for text in ("the cat", "a dog ran", "o")]
-    found = pseudo_log_likelihoods(plain, texts, width, period)
-    for text, total in zip(texts, found.tolist(), strict=True):
+    totals = pseudo_log_likelihoods(plain, texts, width, period).tolist()
+
+    for text, total in zip(texts, totals, strict=True):
         expected = 0.0
         for t, target in enumerate(text):
             # of the masked neighbors, and all other such groups
@@ -248,20 +246,19 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
 
 
 @pytest.mark.parametrize("of_draws", [0.01, 0.03, 0.1])
-def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws: float):
+def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws):
     """Draws and test texts have effects of their own. One test text gives no interval."""
-    assert (
-        verdict(interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy()), NGRAMS) == "no verdict"
-    )
+    of_one_text = interval(np.ones((5, 1)), np.ones(1))
+    assert verdict(of_one_text, NGRAMS) == "no verdict"
+
+    generator = np.random.default_rng(0)
     covered = 0
     for _ in range(1_000):
-        effects, of_texts = (
-            torch.randn(n, generator=GENERATOR) * size for n, size in ((5, of_draws), (100, 0.3))
-        )
-        noise = torch.randn(5, 100, generator=GENERATOR) * 0.3
-        rows = (0.5 + effects[:, None] + of_texts + noise).double().numpy()
-        found = interval(rows, torch.ones(100).numpy())
-        covered += abs(found["mean"] - 0.5) <= found["margin"]
+        of_each_draw = generator.normal(0.5, of_draws, size=(5, 1))
+        of_texts = generator.normal(0, 0.3, size=100)
+        noise = generator.normal(0, 0.3, size=(5, 100))
+        gain = interval(of_each_draw + of_texts + noise, np.ones(100))
+        covered += abs(gain["mean"] - 0.5) <= gain["margin"]
     assert 0.925 < covered / 1_000 < 0.985
 
 
@@ -270,13 +267,13 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws: float):
     [(True, 128, torch.bfloat16), (True, 64, torch.float32), (False, 128, torch.float32)],
 )
 def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
-    few_steps, with_ngrams, monkeypatch, has_bfloat16: bool, d_model: int, dtype: torch.dtype
+    few_steps, with_ngrams, monkeypatch, has_bfloat16, d_model, dtype
 ):
     monkeypatch.setattr(classification, "CPU_HAS_BFLOAT16", has_bfloat16)
-    part = units(of_first_letter(40), of_first_letter(40).pool, 64)
+    part, ids = units_of(with_ngrams, of_first_letter(40))
     start = classifier(with_ngrams)
     dtypes = set()
     start.d_model = d_model  # only the choice of the precision reads it here
     start.output.register_forward_hook(lambda module, inputs, output: dtypes.add(output.dtype))
-    fine_tuned(start, token_ids(part.texts, with_ngrams), part.labels, **RATES, n_steps=2, seed=0)
+    fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
     assert dtypes == {dtype}

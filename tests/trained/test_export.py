@@ -13,7 +13,7 @@ from tests.conftest import written
 from trained.trackers import log, to_tensorboard, to_wandb
 
 
-def words(trained, *others) -> list[str]:
+def words(trained, *others):
     return [str(trained.run.path), "--to", *map(str, others)]
 
 
@@ -70,9 +70,8 @@ def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(
     assert [each.name for each in path.parent.iterdir()] == ["rows.csv"]
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["loss.valid"]) for row in rows] == [
-        row["loss.valid"] for row in plain.run.metrics()
-    ]
+    losses = [float(row["loss.valid"]) for row in rows]
+    assert losses == [row["loss.valid"] for row in plain.run.metrics()]
     assert {row["model.d_model"] for row in rows} == {"32"}
 
 
@@ -82,12 +81,9 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
     to_tensorboard(plain.run, tmp_path / "board")
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
-    rows = plain.run.metrics()
-    scalars = events.Scalars("loss.valid")
-    assert [scalar.step for scalar in scalars] == [row["step"] for row in rows]
-    assert [scalar.value for scalar in scalars] == pytest.approx(
-        [row["loss.valid"] for row in rows]
-    )
+    for scalar, row in zip(events.Scalars("loss.valid"), plain.run.metrics(), strict=True):
+        assert scalar.step == row["step"]
+        assert scalar.value == pytest.approx(row["loss.valid"])
     assert "_hparams_/session_start_info" in events.summary_metadata
 
 
@@ -97,9 +93,8 @@ def test_wandb_writes_an_offline_run(plain, tmp_path):
     (text,) = tmp_path.rglob("offline-run-*/files/log.txt")
     assert text.read_text() == log(plain.run)
     content = file.read_bytes()
-    assert b"loss.valid" in content
-    assert b"model.d_model" in content
-    assert plain.run.path.name.encode() in content
+    for part in ("loss.valid", "model.d_model", plain.run.path.name):
+        assert part.encode() in content
 
 
 def test_libraries_contact_nobody(tmp_path, fork_server):

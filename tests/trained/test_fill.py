@@ -30,9 +30,8 @@ def test_only_blanks_change(with_ngrams, template):
     assert len(result.text) == len(plain)
     blanks = [i for i, character in enumerate(plain) if character == "_"]
     assert [guess.offset for guess in result.guesses] == blanks
-    assert all(
-        a == b for i, (a, b) in enumerate(zip(result.text, plain, strict=True)) if i not in blanks
-    )
+    visible = "".join("_" if i in blanks else c for i, c in enumerate(result.text))
+    assert visible == plain
 
 
 def test_the_most_confident_blank_is_filled_first(with_ngrams):
@@ -50,43 +49,30 @@ def test_the_most_confident_blank_is_filled_first(with_ngrams):
 
 
 def test_texts_do_not_see_each_other(with_ngrams):
-    templates = [
-        "the c_t",
-        "a d_g",
-        "_",
-        "why d_ the b_rds",
-        "",
-        "COm_"[2:],
-        "the c_t sat",
-        "a r_d",
-    ]
+    templates = ["the c_t", "a d_g", "_", "why d_ the b_rds", "", "m_", "the c_t sat"]
     together = filled(with_ngrams, *templates, n_candidates=3)
     for template, result in zip(templates, together, strict=True):
         (alone,) = filled(with_ngrams, template, n_candidates=3)
         assert alone.text == result.text
         for ours, theirs in zip(alone.guesses, result.guesses, strict=True):
             assert ours.offset == theirs.offset
-            names, shares = zip(*ours.candidates, strict=True)
-            their_names, their_shares = zip(*theirs.candidates, strict=True)
-            assert names == their_names
-            assert shares == pytest.approx(their_shares, abs=1e-5)
+            assert dict(ours.candidates) == pytest.approx(dict(theirs.candidates), abs=1e-5)
 
 
 def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with_ngrams):
     """Such as the README's model."""
     templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
-    own = replace(
-        with_ngrams, model=model_of(lambda inputs, positions: with_ngrams.model(inputs, positions))
-    )
-    texts = [result.text for result in filled(own, *templates)]
-    assert texts == [result.text for result in filled(with_ngrams, *templates)]
+    model = model_of(lambda inputs, positions: with_ngrams.model(inputs, positions))
+    own = filled(replace(with_ngrams, model=model), *templates)
+    for ours, theirs in zip(own, filled(with_ngrams, *templates), strict=True):
+        assert ours.text == theirs.text
 
 
 def test_candidates_are_characters_in_order_of_their_probability(with_ngrams):
     (result,) = filled(with_ngrams, "the c_t", n_candidates=1_000)
-    probabilities = [probability for _, probability in result.guesses[0].candidates]
-    assert sorted(c for c, _ in result.guesses[0].candidates) == with_ngrams.vocabulary.characters
-    assert probabilities == sorted(probabilities, reverse=True)
+    characters, probabilities = zip(*result.guesses[0].candidates, strict=True)
+    assert sorted(characters) == with_ngrams.vocabulary.characters
+    assert list(probabilities) == sorted(probabilities, reverse=True)
     assert sum(probabilities) == pytest.approx(1.0, abs=1e-4)  # without special tokens
 
 
@@ -133,5 +119,5 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
 
 
 def test_a_text_of_too_many_blanks_is_refused(with_ngrams):
-    with pytest.raises(ValueError, match="10,001 blanks, too many to fill: 10,000 at most"):
+    with pytest.raises(ValueError, match="10,001 blanks"):
         encode("a_" * 10_001, with_ngrams)

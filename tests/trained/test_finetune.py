@@ -10,8 +10,17 @@ import pytest
 
 import evaluate
 from finetune import main
+from tests.conftest import written
 from tests.trained.conftest import csv_of_animals, small_run
-from trained.task_results import BEST_BASELINE, PRETRAINED, figure_of
+from trained.task_results import (
+    BEST_BASELINE,
+    FREQUENT,
+    FROM_SCRATCH,
+    NGRAMS,
+    PRETRAINED,
+    PROBE,
+    figure_of,
+)
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 
@@ -21,7 +30,7 @@ def csv_file(tmp_path_factory):
     return csv_of_animals(tmp_path_factory.mktemp("task") / "animals.csv")
 
 
-def finetuned(trained, *words) -> int:
+def finetuned(trained, *words):
     return main([str(trained.run.path), *map(str, words)])
 
 
@@ -36,8 +45,7 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert sum(map(sum, results["confusion"])) == 2 * 12
     assert 0 <= results["macro F1"] <= 1
     lines = re.findall(r"draw (\d), (.*): [\d.]+ \(", progress)
-    methods = ["pretrained, fine-tuned", "pretrained, probe", "from scratch", "character n-grams"]
-    methods.append("most frequent label")
+    methods = [PRETRAINED, PROBE, FROM_SCRATCH, NGRAMS, FREQUENT]
     assert lines == list(product("01", methods))
 
 
@@ -58,29 +66,27 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
         assert kept.get(n_labels, {}).items() <= results.items()
         kept[n_labels] = results
     assert len(results) == 2
-    found = results.popitem()[1]
-    assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
-    assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())
-    lines = printed(evaluate.main, *words).splitlines()
-    rows = [line.split() for line in lines if line.startswith("  animals.csv")]
-    assert [row[2] for row in rows[-2:]] == ["8", "16"]
+    _, last = results.popitem()
+    assert (last["labelled"], last["test"], last["draws"]) == (8, 12, 1)
+    assert {gain["verdict"] for gain in last["gains"].values()} == {"no verdict"}
+
+    rows = re.findall(r"^  animals\.csv \w+ +(\d+) ", printed(evaluate.main, *words), re.M)
+    assert rows == ["8", "16"]
     for newest, older in ((9, 10), (10, 9)):
         for n, ceiling, seconds in ((older, 0.5, 1), (newest, 0.125, 2)):
-            path = folder / f"tasks-{n}.json"
             # all of as many labels
-            path.write_text(json.dumps({"newest": found | {"ceiling": ceiling}}))
+            content = json.dumps({"newest": last | {"ceiling": ceiling}})
+            path = written(folder / f"tasks-{n}.json", content)
             os.utime(path, (seconds, seconds))
-        assert "0.125" in next(
-            line for line in printed(evaluate.main, *words).splitlines() if "newest" in line
-        )
+        (row,) = re.findall("^  newest.*", printed(evaluate.main, *words), re.M)
+        assert "0.125" in row
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_ends_at_the_lowest_and_the_highest_score():
-    scores = {
-        name: {"mean": mean, "margin": 0.6}
-        for name, mean in ((PRETRAINED, 0.9), (BEST_BASELINE, 0.1))
-    }
+    high = {"mean": 0.9, "margin": 0.6}
+    low = {"mean": 0.1, "margin": 0.6}
+    scores = {PRETRAINED: high, BEST_BASELINE: low}
     (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
     assert panel.get_ylim() == (-0.02, 1.02)
 
@@ -89,10 +95,12 @@ def test_the_picture_ends_at_the_lowest_and_the_highest_score():
 def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
     plain, tmp_path, printed, cat, counted
 ):
-    texts = [f"{' ' * i}{animal}" for i, animal in product(range(8), (cat, "dog", "rat"))]
-    rows = ["text,label", *(f"{text},{text[-1]}" for text in texts), f"{' ' * 61}rats,t"]
-    (tmp_path / "animals.csv").write_text("\n".join(rows), encoding="utf-8")
-    output = printed(main, plain.run.path, "--task", tmp_path / "animals.csv", "--draws", 1)
+    rows = ["text,label", f"{' ' * 61}rats,t"]
+    for i, animal in product(range(8), (cat, "dog", "rat")):
+        rows.append(f"{' ' * i}{animal},{animal[-1]}")
+    file = written(tmp_path / "animals.csv", "\n".join(rows))
+    output = printed(main, plain.run.path, "--task", file, "--draws", 1)
+
     assert re.findall(r"^(.*) characters are not in the run's vocabulary", output, re.M) == counted
     assert "1 texts are longer than the run's windows: they are cut to 64 characters" in output
 
@@ -115,23 +123,20 @@ def test_wrong_input_is_one_line(plain, refusal, words, named):
     assert named in refusal(main, plain.run.path, *words.split())
 
 
-DAMAGED = [
-    "{",
-    '{"capitals": {}}',
-    *(f'{{"capitals": {{"labelled": 8, "scores": {x}}}}}' for x in ("{}", '{"probe": 3}')),
-]
-
-
-@pytest.mark.parametrize("content", DAMAGED)
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        '{"task": {}}',
+        '{"task": {"labelled": 8, "scores": {}}}',
+        '{"task": {"labelled": 8, "scores": {"probe": 3}}}',
+    ],
+)
 def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file, refusal, content):
-    path = plain.run.path / "tasks-9.json"
-    path.write_text(content)
-    try:
-        assert f"{path} is damaged" in refusal(
-            main, plain.run.path, "--task", csv_file, "--labels", 9
-        )
-    finally:
-        path.unlink()
+    path = written(plain.run.path / "tasks-9.json", content)
+    line = refusal(main, plain.run.path, "--task", csv_file, "--labels", 9)
+    path.unlink()
+    assert f"{path} is damaged" in line
 
 
 def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal):
@@ -143,13 +148,8 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
 
 def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    for name in [
-        name
-        for name in sys.modules
-        if name.startswith(("sklearn.", "trained.baselines", "trained.comp"))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "trained.classification", raising=False)
-    assert "pip install -r requirements-finetune.txt" in refusal(
-        main, plain.run.path, "--task", csv_file
-    )
+    for name in list(sys.modules):
+        if name.startswith(("sklearn.", "trained.baselines", "trained.comp", "trained.classif")):
+            monkeypatch.delitem(sys.modules, name)
+    line = refusal(main, plain.run.path, "--task", csv_file)
+    assert "pip install -r requirements-finetune.txt" in line

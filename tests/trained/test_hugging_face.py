@@ -1,7 +1,7 @@
 """Exports are opened by transformers itself."""
 
 import json
-from itertools import product
+from operator import itemgetter
 from types import SimpleNamespace
 
 import pytest
@@ -9,10 +9,12 @@ import torch
 import transformers
 
 from configs.keys import ConfigError
+from tests.conftest import written
 from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_run
 from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model
+from trained.load import check_scores, random_ids
 from trained.model_card import code, losses_of, plain
 
 
@@ -24,6 +26,10 @@ def exported(trained, tmp_path_factory):
     return trained, folder
 
 
+def config_in(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
 def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
     return auto.from_pretrained(folder, trust_remote_code=True, **options).eval()
 
@@ -32,18 +38,14 @@ def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
 def test_the_folder_has_the_usual_files(exported):
     trained, folder = exported
     names = {path.name for path in folder.iterdir()}
-    assert {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "README.md",
-    } <= names
-    has_code = {"modeling_folio.py", "ngrams.py"} <= names
-    assert has_code == (trained.model.encoder.ngrams is not None)
-    assert json.loads((folder / "config.json").read_text())["model_type"] == (
-        "folio" if has_code else "modernbert"
-    )
+    usual = "config.json model.safetensors tokenizer.json tokenizer_config.json README.md"
+    model_type = "modernbert"
+    if trained.encoder.ngrams is not None:
+        model_type = "folio"
+        usual += " modeling_folio.py ngrams.py"
+
+    assert names == set(usual.split())
+    assert config_in(folder)["model_type"] == model_type
     assert trained.run.path.name in (folder / "README.md").read_text()
 
 
@@ -76,19 +78,12 @@ def test_markdown_of_a_user_is_shown_as_it_is():
 def test_logits_are_those_of_the_run(exported):
     trained, folder = exported
     model = opened(folder)
-    n_tokens = trained.vocabulary.n_tokens
-    for shape in product((1, 7), (1, 2, 3, 31, 64)):
-        ids = torch.randint(
-            trained.vocabulary.n_ordinary, shape, generator=torch.Generator().manual_seed(1)
-        )
-        ids[:, ::3] = trained.vocabulary.mask_token
-        with torch.no_grad():
-            theirs = model(ids).logits
-            assert torch.allclose(
-                theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4
-            )
-        # [UNK] is never predicted if the run lacks it
-        assert (theirs[..., n_tokens:] < -1_000).all()
+    check_scores(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
+
+    ids = random_ids(trained, 1, 64)
+    with torch.no_grad():
+        unknown = model(ids).logits[..., trained.vocabulary.n_tokens :]
+    assert (unknown < -1_000).all()  # [UNK] is never predicted if the run lacks it
 
 
 @of_characters
@@ -101,44 +96,26 @@ def test_it_opens_in_bfloat16(exported):
         assert torch.allclose(narrow.float(), opened(folder)(ids).logits, rtol=0.1, atol=0.2)
 
 
-@of_characters
-def test_padding_changes_nothing(exported):
-    _, folder = exported
-    model = opened(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    batch = tokenizer(["the c[MASK]t sat", "a [MASK]"], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        together = model(**batch).logits
-        alone = model(tokenizer("a [MASK]", return_tensors="pt")["input_ids"]).logits
-    assert torch.allclose(together[1, :3], alone[0], atol=1e-4)
-
-
 @of_all_tokens
 def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     trained, folder = exported
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     vocabulary = trained.vocabulary
-    texts = [
-        "the cat\n sat  on, the mat.\n",
-        "the cat sat on the mat.\nCome in, O King!\n",
-        "why do the birds sing?",
-    ]
-    if not vocabulary.is_characters or vocabulary.unknown_token is not None:
-        texts.append(EXTRA)
+    texts = ["the cat\n sat  on, the mat.\nCome in, O King!\n", "why do the birds sing?"]
     for text in texts:
-        assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
-        if vocabulary.tokens == "bytes" or (vocabulary.is_characters and text != EXTRA):
-            assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+        ids = tokenizer(text)["input_ids"]
+        assert ids == vocabulary.encode(text).tolist()
+        if vocabulary.tokens in ("characters", "bytes"):
+            assert tokenizer.decode(ids) == text
+    if not vocabulary.is_characters or vocabulary.unknown_token is not None:
+        assert tokenizer(EXTRA)["input_ids"] == vocabulary.encode(EXTRA).tolist()
     if vocabulary.is_characters:
-        assert tokenizer("a[MASK]é")["input_ids"][1:] == [
-            tokenizer.mask_token_id,
-            tokenizer.unk_token_id,
-        ]
+        special = [tokenizer.mask_token_id, tokenizer.unk_token_id]
+        assert tokenizer("a[MASK]é")["input_ids"][1:] == special
     assert tokenizer.mask_token_id == vocabulary.mask_token
     assert tokenizer.pad_token_id == vocabulary.padding_token
     assert vocabulary.unknown_token in (None, tokenizer.unk_token_id)
-    config = json.loads((folder / "config.json").read_text())
-    assert config["unk_token_id"] == tokenizer.unk_token_id
+    assert config_in(folder)["unk_token_id"] == tokenizer.unk_token_id
 
 
 @of_characters
@@ -160,18 +137,18 @@ def test_special_tokens_survive_saving(exported, tmp_path):
 def test_fill_mask_fills(exported):
     trained, folder = exported
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
-    guesses = fill("the c[MASK]t sat on the mat.")
-    ((_, [ours]),) = folio_fill(
-        trained, [encode("the c_t sat on the mat.", trained)], n_candidates=5
-    )
-    assert 0 <= guesses[0]["token"] < trained.vocabulary.n_ordinary
+    template = "the c[MASK]t sat on the mat."
+    guesses = fill(template)
+    ((text, [ours]),) = folio_fill(trained, [encode(template, trained)], n_candidates=5)
+
+    best = guesses[0]
+    assert 0 <= best["token"] < trained.vocabulary.n_ordinary
     if trained.vocabulary.is_characters:
-        assert [guess["token_str"] for guess in guesses] == [
-            character for character, _ in ours.candidates
-        ]
-        assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
+        characters = [character for character, _ in ours.candidates]
+        assert [guess["token_str"] for guess in guesses] == characters
+        assert best["sequence"] == text
         # There, special tokens have a share.
-        assert 0.9 * ours.probability < guesses[0]["score"] < ours.probability + 1e-4
+        assert 0.9 * ours.probability < best["score"] < ours.probability + 1e-4
 
 
 @of_characters
@@ -184,9 +161,9 @@ def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     for ids in masked:
         tokens += [guess["token"] for (guess,) in fill(fill.tokenizer.decode(ids))]
     truth = validation.windows[validation.masked]
-    n_correct = int((torch.tensor(tokens) == truth).sum())
-    best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
-    assert n_correct / len(truth) == pytest.approx(best["accuracy.valid"], abs=0.005)
+    accuracy = (torch.tensor(tokens) == truth).float().mean().item()
+    best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
+    assert accuracy == pytest.approx(best["accuracy.valid"], abs=0.005)
 
 
 @of_characters
@@ -198,9 +175,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
         vectors = opened(folder, transformers.AutoModel)(**batch).last_hidden_state
         expected = trained.model.encoder(batch["input_ids"][:1, :7])
     assert torch.allclose(vectors[0, :7], expected[0], atol=1e-4)
-    classifier = opened(
-        folder, transformers.AutoModelForSequenceClassification, num_labels=3
-    ).train()
+
+    auto = transformers.AutoModelForSequenceClassification
+    classifier = opened(folder, auto, num_labels=3).train()
     if trained.encoder.ngrams is not None:  # the decoder gives the surprise
         assert torch.equal(classifier.decoder.weight, classifier.get_input_embeddings().weight)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
@@ -213,18 +190,11 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize(
-    ("keys", "reason"),
-    [
-        ({"objective__nsp": True}, "only modern without objective.nsp"),
-        ({"model__architecture": "labml_nn"}, "labml_nn: only modern"),
-    ],
-)
-def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
-    (tmp_path / "play.txt").write_text(
-        "\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000))
-    )
+@pytest.mark.parametrize("keys", [{"objective__nsp": True}, {"model__architecture": "labml_nn"}])
+def test_other_models_are_refused(tmp_path, keys):
+    text = written(tmp_path / "play.txt", "ANN:\nthe cat sat on the mat.\n\n" * 2_000)
     keys |= {"training__max_steps": 1, "training__optimizer": "adamw"}
-    trained = small_run(tmp_path / "run", tmp_path / "play.txt", **keys)
-    with pytest.raises(ConfigError, match=reason):
+    trained = small_run(tmp_path / "run", text, **keys)
+
+    with pytest.raises(ConfigError, match="architecture"):
         hugging_face_model(trained)

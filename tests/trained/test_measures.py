@@ -20,11 +20,11 @@ def test_distance_to_the_nearest_visible_character():
     assert measures.distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
 
 
-def copier(n_tokens: int) -> torch.nn.Module:
+def copier(n_tokens):
     """Predicts the character to the left of the masked one, with certainty; `[MASK]` at the start
     of a window."""
 
-    def logits_of(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def logits_of(inputs, positions):
         before = torch.cat([inputs[:, :1], inputs[:, :-1]], dim=1).flatten()[positions]
         return torch.nn.functional.one_hot(before, n_tokens) * 100.0
 
@@ -34,24 +34,19 @@ def copier(n_tokens: int) -> torch.nn.Module:
 def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
     model = copier(vocabulary.n_tokens)
-    alternating = ValidationSet(
-        vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2)
-    )
-    outcomes = masked_outcomes(
-        model, alternating.windows, alternating.masked, vocabulary.mask_token
-    )
-    by_class, by_distance = measures.breakdown(outcomes, alternating, vocabulary).values()
-    assert (
-        sum(row["n"] for row in by_class.values())
-        == sum(row["n"] for row in by_distance.values())
-        == 76
-    )
+    windows = vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256)
+    masked = protocol_masks(2)
+    outcomes = masked_outcomes(model, windows, masked, vocabulary.mask_token)
+    tables = measures.breakdown(outcomes, ValidationSet(windows, masked), vocabulary)
+    for table in tables.values():
+        assert sum(row["n"] for row in table.values()) == 76
+    by_class = tables["by_class"]
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
     # left neighbors differ
     assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}
 
-    constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
+    constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), masked)
     single = measures.one_at_a_time(model, constant, vocabulary.mask_token)
     assert single["n"] == 2 * 32
     # wrong at the first character of each window, which has none on its left
@@ -71,6 +66,6 @@ def test_span_masks_are_separate_spans_within_the_budget():
 def test_a_text_without_words_has_no_measure_of_whole_words():
     vocabulary = Vocabulary("-! ")
     numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
-    found = measures.hard_masks(copier(vocabulary.n_tokens), numbers, vocabulary)
-    assert found["whole words"] == {"n": 0, "loss": None, "accuracy": None}
-    assert found["spans of 5"]["n"] == 35
+    results = measures.hard_masks(copier(vocabulary.n_tokens), numbers, vocabulary)
+    assert results["whole words"] == {"n": 0, "loss": None, "accuracy": None}
+    assert results["spans of 5"]["n"] == 35

@@ -5,6 +5,7 @@ import onnxruntime
 import pytest
 import torch
 
+from trained.load import check_scores, random_ids
 from trained.onnx_file import export, quantize
 
 
@@ -12,28 +13,32 @@ from trained.onnx_file import export, quantize
 def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_similar_ones(
     trained, tmp_path, caplog, monkeypatch
 ):
+    """The export itself compares the logits of the file with those of the run."""
+    file = tmp_path / "model.onnx"
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
-    export(trained, file := tmp_path / "model.onnx")
-    # without it, PyTorch warns of operators that Folio does not use
-    assert "torchvision" not in caplog.text
-    whole = onnxruntime.InferenceSession(file)
+    export(trained, file)
     size = file.stat().st_size
+    assert "torchvision" not in caplog.text  # without it, PyTorch warns of unused operators
+
     quantize(file)
+
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here
     assert list(tmp_path.glob("*.onnx")) == [file]
-    small = onnxruntime.InferenceSession(file)
-    for session in (whole, small):
-        assert (
-            json.loads(session.get_modelmeta().custom_metadata_map["vocabulary"])
-            == trained.run.vocabulary()
-        )
+    session = onnxruntime.InferenceSession(file)
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["vocabulary"]) == trained.run.vocabulary()
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
-        ids = torch.randint(
-            trained.vocabulary.n_tokens, shape, generator=torch.Generator().manual_seed(3)
-        )
-        inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}
-        exact, close = (torch.from_numpy(each.run(None, inputs)[0]) for each in (whole, small))
-        assert exact.shape == (*shape, trained.vocabulary.n_tokens)
+        ids = random_ids(trained, *shape)
+        mask = torch.ones_like(ids)
+        (logits,) = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
         with torch.no_grad():
-            assert torch.allclose(exact.flatten(0, 1), trained.model(ids), atol=1e-4)
-        assert 0 < (close - exact).abs().mean() < 0.1 * exact.std()
+            exact = trained.scores(ids, mask.bool())
+        assert logits.shape == exact.shape
+        assert 0 < (torch.from_numpy(logits) - exact).abs().mean() < 0.1 * exact.std()
+
+
+@pytest.mark.parametrize("difference", [2e-4, torch.nan])
+def test_an_export_whose_scores_differ_is_refused(plain, difference):
+    check_scores(plain, plain.scores)
+    with pytest.raises(RuntimeError):
+        check_scores(plain, lambda ids, mask: plain.scores(ids, mask) + difference)

@@ -1,8 +1,7 @@
 """What is done with a trained run, for tokens that are not characters."""
 
-import io
 import json
-import sys
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -28,17 +27,16 @@ def test_blanks_are_tokens(trained, printed):
     assert result["text"][blank["offset"] : blank["offset"] + len(first)] == first
     assert len(blank["candidates"]) == 2
     assert printed(predict.main, path, "the __ sat", "Zoë _").count("\n") >= 2
-    if trained.vocabulary.unknown_token is not None and trained.vocabulary.is_characters:
+    if trained.vocabulary.is_characters:
         # "ë" is read as [UNK], and stays
         assert printed(predict.main, path, "Zoë _").startswith("Zoë ")
     ids = encode(r"the _\_[MASK]", trained)
     assert (ids == trained.vocabulary.mask_token).sum() == 2
 
 
-def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, printed, monkeypatch):
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n" + b"_" * 65))
-    )
+def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, printed, piped):
+    piped(b"the mat_\na dog ran_____\n" + b"_" * 65)
+
     assert printed(predict.main, trained.run.path).count("\n") == 3
 
 
@@ -48,7 +46,7 @@ def test_it_is_measured(trained, printed):
     assert "counting does not apply" in output
     assert "counting" not in results
     assert (trained.run.path / "evaluation.png").exists()
-    best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
+    best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
     assert results["loss.valid"] == pytest.approx(best["loss.valid"], abs=1e-6)
     if trained.vocabulary.tokens == "characters":
         assert "  per character " not in output
@@ -67,50 +65,50 @@ def test_it_is_fine_tuned(few_steps, trained, tmp_path, printed):
 
 
 def test_characters_are_compared_with_characters_only(trained):
-    if trained.vocabulary.tokens == "characters":
-        assert set(nearest_characters(trained.model, trained.vocabulary)) == set(
-            trained.vocabulary.characters
-        )
+    vocabulary = trained.vocabulary
+    if vocabulary.is_characters:
+        nearest = nearest_characters(trained.model, vocabulary)
+        assert set(nearest) == set(vocabulary.characters)
         return
-    with pytest.raises(ConfigError, match="nearest_characters compares characters"):
-        nearest_characters(trained.model, trained.vocabulary)
+
+    with pytest.raises(ConfigError):
+        nearest_characters(trained.model, vocabulary)
 
 
 def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(trained):
-    again = load_trained(str(trained.run.path))
-    assert again.vocabulary.description() == trained.run.vocabulary()
+    run = trained.run
+    again = load_trained(str(run.path))
+    assert again.vocabulary.description() == run.vocabulary()
     assert again.data().vocabulary is again.vocabulary
-    assert (again.vocabulary.unknown_token is not None) == (
-        "[UNK]" in trained.vocabulary.special_tokens
-    )
-    path = trained.run.vocabulary_path
-    content = trained.run.vocabulary_path.read_text()
-    damaged = (
-        {"tokenizer": {"model": 3}}
-        if trained.vocabulary.tokens == "subwords"
-        else {"special_tokens": 3}
-    )
+    assert again.vocabulary.unknown_token == trained.vocabulary.unknown_token
+
+    content = run.vocabulary_path.read_text()
+    damaged = {"special_tokens": 3}
+    if trained.vocabulary.tokens == "subwords":
+        damaged = {"tokenizer": {"model": 3}}
     try:
-        path.write_text(json.dumps(json.loads(content) | damaged))
+        run.vocabulary_path.write_text(json.dumps(json.loads(content) | damaged))
         with one_line(RunFolderError, r"vocabulary\.json is damaged"):
-            load_trained(str(trained.run.path))
+            load_trained(str(run.path))
     finally:
-        path.write_text(content)
+        run.vocabulary_path.write_text(content)
 
 
 def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, printed):
-    kinds = ("characters", "bytes", "bpe:270")
-    runs = [
-        small_run(tmp_path / kind, text_file, data__tokens=kind, training__max_steps=2)
-        for kind in kinds
-    ]
-    output = printed(evaluate.main, *(trained.run.path for trained in runs))
+    paths = []
+    losses = []
+    for tokens in ("characters", "bytes", "bpe:270"):
+        path = tmp_path / tokens
+        keys = {"data__tokens": tokens, "training__max_steps": 2}
+        rows = small_run(path, text_file, **keys).run.metrics()
+        best = min(rows, key=itemgetter("loss.valid"))
+        losses.append(best.get("loss.valid_per_character", best["loss.valid"]))
+        paths.append(path)
+
+    output = printed(evaluate.main, *paths)
+
     lines = output[output.index("side by side") :].splitlines()
     assert "no verdict" in lines[0]
-    losses = []
-    for trained in runs:
-        best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
-        losses.append(best.get("loss.valid_per_character", best["loss.valid"]))
     numbers = np.array([line.split()[1:4:2] for line in lines[1:]], dtype=float)
     np.testing.assert_allclose(numbers[:, 0], losses, rtol=0, atol=1e-4)
     np.testing.assert_allclose(numbers[:, 1], losses / np.log(2), rtol=0, atol=1e-4)
