@@ -237,9 +237,9 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
     trainer.callbacks = [recording]
     choice = ThreadChoice()
 
-    for of_one, of_two, expected in ((0.95, 1.0, 2), (0.5, 1.0, 1), (1.0, 0.95, 1)):
-        seconds = {1: of_one, 2: of_two}
-        monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_, it=seconds: it)
+    seconds = {}
+    monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_: seconds)
+    for seconds[1], seconds[2], expected in ((0.95, 1.0, 2), (0.5, 1.0, 1), (1.0, 0.95, 1)):
         choice.begin(trainer)
         assert torch.get_num_threads() == expected
 

@@ -14,6 +14,7 @@ from runs.run_folder import RunFolder
 from tests.conftest import limited, one_line
 from training import checkpoint
 from training.checkpoint import (
+    FORMAT,
     NAMES,
     CheckpointError,
     Content,
@@ -44,12 +45,11 @@ def folder(tmp_path):
 
 
 def last_step(folder):
-    """The step of the checkpoint that is found, which has the weights and the state of that step."""
-    found = load_last(folder)
-    step = found.state["step"]
-    assert (found.weights["weight"] == step).all()
-    assert (found.state["moment"] == step).all()
-    return step
+    """The step of the latest checkpoint, which has the weights and the state of that step."""
+    _, weights, state = load_last(folder)
+    assert (weights["weight"] == state["step"]).all()
+    assert (state["moment"] == state["step"]).all()
+    return state["step"]
 
 
 def test_a_state_comes_back_as_it_was_saved(tmp_path):
@@ -63,10 +63,10 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
         "moved": tensors[1][1],
     }
     Content.of({"weight": tensors[0]}, state).save(tmp_path / "file")
-    found = load_checkpoint(tmp_path / "file").state
-    assert repr({name: found[name] for name in state}) == repr(state)
+    loaded = load_checkpoint(tmp_path / "file").state
+    assert repr(loaded) == repr({**state, "format": FORMAT})
 
-    torch.testing.assert_close(found["tensors"], tensors, rtol=0, atol=0)
+    torch.testing.assert_close(loaded["tensors"], tensors, rtol=0, atol=0)
 
 
 def test_weights_are_a_plain_file_even_if_two_modules_share_them(tmp_path):

@@ -38,19 +38,19 @@ def test_a_model_that_sees_the_labels_is_detected(train, short_play):
         leaky.eval = leaky.train = lambda *_: model.eval()
         return masked_outcomes(leaky, windows, masked, mask_token)
 
-    keys = {
-        "masking__randomize_prob": 0.0,
-        "masking__no_change_prob": 1.0,
-        "training__chars_per_step": 1024,
-        "training__max_steps": 300,
-        "training__evaluations": 6,
-        "model__n_layers": 1,
-    }
-    configs = configs_for("play", **keys)
+    configs = configs_for(
+        "play",
+        masking__randomize_prob=0.0,
+        masking__no_change_prob=1.0,
+        training__chars_per_step=1024,
+        training__max_steps=300,
+        training__evaluations=6,
+        model__n_layers=1,
+    )
     configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
 
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
-        train(configs, data__corpus="play", **keys)
+        train(configs)
 
 
 def test_an_honest_model_on_the_play_reports_its_excess(
