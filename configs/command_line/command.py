@@ -71,13 +71,13 @@ class Command:
         return " ".join(words)
 
 
-def _parser() -> OneLineParser:
+def _parser(epilog: str) -> OneLineParser:
     parser = OneLineParser(
         prog="python experiment.py",
         usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] "
         "[--seeds N] [key=value ...]",
         description="Train a masked language model.",
-        epilog=_keys_help(),
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -102,8 +102,9 @@ def parse(arguments: list[str]) -> Command:
             raise ConfigError(
                 f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word"
             )
+    keys_help = _keys_help() if {"-h", "--help"} & set(arguments) else ""  # it reads all presets
     # keys and options in any order
-    options, unknown = _parser().parse_known_intermixed_args(arguments)
+    options, unknown = _parser(keys_help).parse_known_intermixed_args(arguments)
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
         raise ConfigError(
             "--seeds starts several runs, one after the other: use it without --resume and torchrun"
