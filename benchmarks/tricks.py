@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.command import recipe, run_benchmark, save_results
 from benchmarks.report import by_variant, compared
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
-from configs.keys import ConfigError, shortened
+from configs.keys import ConfigError
 
 BASE = "quick"
 SAME_TIME = 0.05  # the relative difference in time up to which two rows are equally fast
@@ -38,7 +38,7 @@ def chosen(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
             hint = (
                 f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
             )
-            raise ConfigError(f"unknown trick {shortened(name)!r}: {hint}")
+            raise ConfigError(f"unknown trick {name!r}: {hint}")
     return {name: row for name, row in tricks.items() if not names or name in names}
 
 

@@ -6,7 +6,7 @@ import torch
 
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, is_sharded
-from configs.keys import ConfigError, shortened
+from configs.keys import ConfigError
 from configs.own_code import own_callback
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
@@ -109,7 +109,7 @@ def prompts(c: Configs) -> list[str]:
         except ValueError as error:
             raise ConfigError(f"sample.prompts: {error}") from error
         if not n_tokens:
-            raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
+            raise ConfigError(f"sample.prompts: {prompt!r} has no tokens")
     text = c.data.loaded.validation
     lines = [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20]
     return c.sample.prompts or lines[:6] or [text[:60]]

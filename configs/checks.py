@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from configs.branch import is_reference
-from configs.keys import ConfigError, did_you_mean, shortened
+from configs.keys import ConfigError, did_you_mean
 from configs.masking import STRATEGY_NAMES
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
@@ -22,9 +22,7 @@ def check(values: dict[str, Any]) -> None:
     """Raise ConfigError if values do not fit together."""
     device = values["device"]
     if not re.fullmatch(r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,2}))?", device):
-        raise ConfigError(
-            f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps"
-        )
+        raise ConfigError(f"device={device!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     if n_started() > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(
             f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own"
@@ -32,7 +30,7 @@ def check(values: dict[str, Any]) -> None:
     name = values["name"]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise ConfigError(
-            f"name={shortened(name)!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'"
+            f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'"
         )
     for one, other in (
         ("training.warmup", "training.decay"),
@@ -62,7 +60,7 @@ def check(values: dict[str, Any]) -> None:
 
 def _check_reference(key: str, value: Any) -> None:
     if not is_reference(value):
-        raise ConfigError(f"{key}: {shortened(value)} is not of the form file.py:name")
+        raise ConfigError(f"{key}: {value} is not of the form file.py:name")
 
 
 def _check_objective(values: dict[str, Any]) -> None:
@@ -115,7 +113,7 @@ def _check_stage(where: str, row: Any, values: dict[str, Any]) -> None:
         if key not in ROW_KEYS:
             space = ": YAML needs a space after the colon" if ":" in key else ""
             hint = space or did_you_mean(key, ROW_KEYS)
-            raise ConfigError(f"{where}: unknown key {shortened(key)!r}{hint}")
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
     for key in ("until", "seq_len"):
         if key not in row:
             raise ConfigError(f"{where} has no {key}")
@@ -128,13 +126,13 @@ def _check_stage(where: str, row: Any, values: dict[str, Any]) -> None:
     for rate in rates:
         if not is_number(rate) or not 0 < rate <= 1:
             raise ConfigError(
-                f"{where}: masking_prob={shortened(rate)} must be a number above 0 and at most 1"
+                f"{where}: masking_prob={rate} must be a number above 0 and at most 1"
             )
 
     seq_len = row["seq_len"]
     if type(seq_len) is not int or not 2 <= seq_len <= LONGEST_WINDOW:
         raise ConfigError(
-            f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {LONGEST_WINDOW:,}"
+            f"{where}: seq_len={seq_len} must be an integer from 2 to {LONGEST_WINDOW:,}"
         )
     chars = values["training.chars_per_step"]
     grad_accum_steps = values["training.grad_accum_steps"]
@@ -160,7 +158,7 @@ def _check_mixture(values: dict[str, Any]) -> None:
         for name in shares:
             if name not in STRATEGY_NAMES and not is_reference(name):
                 raise ConfigError(
-                    f"{where}: unknown strategy {shortened(name)!r}: choose among"
+                    f"{where}: unknown strategy {name!r}: choose among"
                     f" {', '.join(STRATEGY_NAMES)}, or file.py:name"
                 )
         _check_shares(where, list(shares), list(shares.values()))
@@ -170,12 +168,10 @@ def _check_mixture(values: dict[str, Any]) -> None:
 def _check_shares(where: str, names: list[str], shares: list[Any]) -> None:
     """Raise ConfigError if several shares have one name, or if they cannot be added up."""
     if len(set(names)) < len(names):
-        raise ConfigError(f"{where} has a name twice: {shortened(names)}")
+        raise ConfigError(f"{where} has a name twice: {names}")
     for name, share in zip(names, shares, strict=True):
         if not is_number(share) or not 0 <= share <= 1e6:
-            raise ConfigError(
-                f"{where}: {shortened(name)}={shortened(share)} must be a number from 0 to 1e6"
-            )
+            raise ConfigError(f"{where}: {name}={share} must be a number from 0 to 1e6")
     if not sum(shares) > 0:
         raise ConfigError(f"{where}: the shares must not all be 0")
 
@@ -187,7 +183,7 @@ def _check_untils(where: str, rows: list[Any]) -> None:
         until = row["until"]
         if not is_number(until) or not before < until <= 1:  # nan is not
             raise ConfigError(
-                f"{where}, row {number}: until={shortened(until)} must be a number above {before}, the end of the row"
+                f"{where}, row {number}: until={until} must be a number above {before}, the end of the row"
                 " before, and at most 1"
             )
         before = until

@@ -22,7 +22,7 @@ from configs.branch import is_reference
 from configs.command_line.strict_yaml import parse_yaml
 from runs.errors import InputError
 
-LONGEST_VALUE = 60  # characters of a value that an error message repeats
+LONGEST_WORD = 100  # characters of a word that is compared with others
 
 
 class ConfigError(InputError):
@@ -62,7 +62,7 @@ class Setting:
         if value == "" and self.kind is str and self.default and not self.key.choices:
             raise ConfigError(f"{self.name} is empty ({self.key.text})")
         parsed = None
-        hint = did_you_mean(shortened(value), self.key.choices)
+        hint = did_you_mean(str(value), self.key.choices)
         try:
             parsed = _parsed(value, self.kind)
         except ValueError as error:  # not YAML
@@ -71,7 +71,7 @@ class Setting:
             return parsed
         if self.kind is list and isinstance(value, str) and not value.endswith("]"):
             hint = ' (quote it for the shell: "key=[{a: 1}]")'
-        raise ConfigError(f"{self.name}={shortened(value)} must be {self.allowed}{hint}")
+        raise ConfigError(f"{self.name}={value} must be {self.allowed}{hint}")
 
     def _is_allowed(self, value: Any) -> bool:
         key = self.key
@@ -126,18 +126,13 @@ def unknown_key(name: str, settings: Iterable[str]) -> ConfigError:
     for last_part in get_close_matches(name.rpartition(".")[2], by_last_part, 1):
         near.append(by_last_part[last_part])
     hint = f"did you mean {near[0]}?" if near else "--help lists every key"
-    return ConfigError(f"unknown key {shortened(name)!r}: {hint}")
+    return ConfigError(f"unknown key {name!r}: {hint}")
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """The end of an error message that names the nearest choice; empty if none is near."""
-    near = get_close_matches(word, choices, 1)
+    near = get_close_matches(word[:LONGEST_WORD], choices, 1)
     return f": did you mean {near[0]}?" if near else ""
-
-
-def shortened(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
 def _parsed(value: Any, kind: type) -> Any:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from configs.branch import is_reference
-from configs.keys import ConfigError, did_you_mean, shortened
+from configs.keys import ConfigError, did_you_mean
 from runs.errors import InputError
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
@@ -61,7 +61,7 @@ def absolute(key: str, path: Path) -> Path:
         reason = "No such file"
     except (OSError, RuntimeError) as error:  # RuntimeError: ~unknown_user, a loop of links
         reason = str(error)
-    raise ConfigError(f"{key}: cannot read {shortened(path)} ({shortened(reason)})")
+    raise ConfigError(f"{key}: cannot read {path} ({reason})")
 
 
 @dataclass(frozen=True)

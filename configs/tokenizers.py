@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.branch import is_reference
-from configs.keys import ConfigError, did_you_mean, shortened
+from configs.keys import ConfigError, did_you_mean
 from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
@@ -24,14 +24,12 @@ def check_tokens(values: dict[str, Any]) -> None:
         n = match[1]
         if not re.fullmatch("[0-9]{1,8}", n) or not FEWEST <= int(n) <= MOST:
             raise ConfigError(
-                f"data.tokens={shortened(tokens)}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
+                f"data.tokens={tokens}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
             )
     if tokens != CHARACTERS:
         for key in ("data.unknown_below", "data.extra_characters", "masking.no_mask_tokens"):
             if values[key]:
-                raise ConfigError(
-                    f"{key} requires data.tokens=characters (now {shortened(tokens)})"
-                )
+                raise ConfigError(f"{key} requires data.tokens=characters (now {tokens})")
 
 
 def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def _path(tokens: str) -> Path:
             return path
     hint = did_you_mean(tokens, (CHARACTERS, BYTES, "bpe:8192"))
     hint = hint or ": give characters, bytes, bpe:N, or the path of a tokenizer.json"
-    raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}{hint}")
+    raise ConfigError(f"data.tokens: found no file {tokens!r}{hint}")
 
 
 def inherited(run: RunFolder, overridden: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +85,7 @@ def inherited(run: RunFolder, overridden: dict[str, Any]) -> dict[str, Any]:
         return {"data.tokens": tokens or own}
     if tokens not in (None, CHARACTERS):
         raise ConfigError(
-            f"data.tokens={shortened(tokens)} differs from the tokens of {run.path.name}:"
+            f"data.tokens={tokens} differs from the tokens of {run.path.name}:"
             " its weights are for characters"
         )
     characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]

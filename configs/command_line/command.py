@@ -24,7 +24,6 @@ from configs.keys import (
     is_reference,
     is_text,
     keys_of,
-    shortened,
     unknown_key,
 )
 from configs.memory import check_memory
@@ -63,7 +62,7 @@ class Command:
 
     @property
     def comment(self) -> str:
-        """One line that distinguishes this run from others: its command, shortened."""
+        """One line that distinguishes this run from others: its command."""
         words = [self.source.partition(": ")[0]]
         for key, value in self.overridden.items():
             if key != "logs":
@@ -99,9 +98,7 @@ def parse(arguments: list[str]) -> Command:
     """Parse a command line. Raises InputError; --help prints every key and exits."""
     for word in arguments:
         if not is_text(word):
-            raise ConfigError(
-                f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word"
-            )
+            raise ConfigError(f"{word!r} is not UTF-8 text: rename the file or retype the word")
     keys_help = _keys_help() if {"-h", "--help"} & set(arguments) else ""  # it reads all presets
     # keys and options in any order
     options, unknown = _parser(keys_help).parse_known_intermixed_args(arguments)
@@ -214,8 +211,8 @@ def logs_folder(logs: str) -> Path:
         return folder  # the run will create it
     # a symlink loop, a long name; RuntimeError: ~unknown_user
     except (OSError, RuntimeError) as error:
-        reason = shortened(error)
-    raise ConfigError(f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder")
+        reason = error
+    raise ConfigError(f"logs={logs} cannot be used ({reason}): set logs to a folder")
 
 
 def ignored_in_comparisons() -> frozenset[str]:
@@ -308,12 +305,10 @@ def _assignments(words: list[str]) -> dict[str, Any]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise ConfigError(f"{shortened(word)!r} is not of the form key=value")
+            raise ConfigError(f"{word!r} is not of the form key=value")
         value = _setting(key).parse(text)
         if values.setdefault(key, value) != value:
-            raise ConfigError(
-                f"{key} has two values, {shortened(values[key])} and {shortened(value)}: give one"
-            )
+            raise ConfigError(f"{key} has two values, {values[key]} and {value}: give one")
     return values
 
 
@@ -328,9 +323,7 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     if name in presets():
         return name, "as requested"
     if name is not None:
-        raise ConfigError(
-            f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}"
-        )
+        raise ConfigError(f"unknown preset {name!r}: choose one of {', '.join(presets())}")
     if device != "auto":
         is_cuda = device.startswith("cuda")
         why = f"device={device}"
