@@ -11,6 +11,8 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,11 +23,13 @@ import yaml
 from configs.command_line.program import OneLineParser, run_main
 from configs.command_line.scripts import number, run_script
 from configs.devices import best_device
+from configs.keys import ConfigError, shortened
 from runs.files import ROOT, write_json
 from training import tracking
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
-RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
+RECIPES = ROOT / "benchmarks" / "recipes"
+RESULTS = ROOT / "benchmarks" / "results"
 Table = Sequence[Mapping[str, str]]  # rows: heading -> cell
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
@@ -63,11 +67,10 @@ def run_benchmark(
 
     def run(options: argparse.Namespace) -> int | None:
         tracking.be_quiet()
-        changed = {
-            k: v
-            for k, v in vars(options).items()
-            if v != parser.get_default(k) and k not in unnamed
-        }
+        changed = {}
+        for name, value in vars(options).items():
+            if value != parser.get_default(name) and name not in unnamed:
+                changed[name] = value
         return main(options, results_path(Path(module.__file__ or "").stem, changed))
 
     run_main(lambda words: run_script(parser, words, run, "requirements-bench.txt"))
@@ -81,11 +84,9 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
     """
     words = [name]
     for key, value in (changed or {}).items():
-        words += (
-            [key]
-            if value is True
-            else [key, f"{value:g}" if isinstance(value, float) else str(value)]
-        )
+        words.append(key)
+        if value is not True:
+            words.append(f"{value:g}" if isinstance(value, float) else str(value))
     file = "-".join(map(_slug, words))
     if len(file) > LONGEST_NAME:  # a checksum keeps names with the same beginning apart
         file = f"{file[: LONGEST_NAME - 9]}-{zlib.crc32(file.encode()):08x}"
@@ -107,18 +108,26 @@ def save_results(path: Path, table: Table, **content: Any) -> None:
 def markdown(table: Table) -> str:
     """A table as Markdown. Its columns are those of all rows; a row without one of them has an
     empty cell there."""
-    headings = list(dict.fromkeys(heading for row in table for heading in row))
-    lines = [
-        headings,
-        ["---"] * len(headings),
-        *([row.get(heading, "") for heading in headings] for row in table),
-    ]
+    headings = list(dict.fromkeys(chain(*table)))
+    lines = [headings, ["---"] * len(headings)]
+    for row in table:
+        lines.append([row.get(heading, "") for heading in headings])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def in_minutes(seconds: float) -> str:
     n = round(seconds / 60)
     return "less than a minute" if n == 0 else f"about {n} minute{'s' * (n > 1)}"
+
+
+def chosen(what: str, names: list[str], known: Collection[str]) -> list[str]:
+    """The names on the command line; all known ones if there are none. Raises ConfigError."""
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 3) or known
+            reason = f"unknown {what} {shortened(name)!r}"
+            raise ConfigError(f"{reason}: choose from {', '.join(near)}")
+    return names or list(known)
 
 
 def device_preset() -> str:
@@ -166,12 +175,9 @@ def commit() -> str:
             git("status", "--porcelain", "*.py", "*.yaml")
         )
     except (OSError, subprocess.CalledProcessError):
-        paths = [
-            *ROOT.glob("*.py"),
-            *(path for kind in ("py", "yaml") for path in ROOT.glob(f"[a-z]*/**/*.{kind}")),
-        ]
+        paths = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py"), *ROOT.glob("[a-z]*/**/*.yaml")]
         others = {"cache", "logs", "node_modules"}
-        own = sorted(path for path in paths if not others & set(path.relative_to(ROOT).parts))
+        own = sorted(path for path in paths if others.isdisjoint(path.relative_to(ROOT).parts))
         return f"files-{zlib.crc32(b''.join(path.read_bytes() for path in own)):08x}"
 
 
@@ -184,8 +190,8 @@ def _machine_name() -> str:
 
 def _processor() -> str:
     linux = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
-    name = found[1] if found else platform.processor() or platform.machine()
+    model = re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
+    name = model[1] if model else platform.processor() or platform.machine()
     return re.sub(r"\((R|TM)\)", "", name).strip()
 
 

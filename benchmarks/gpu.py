@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import machine, run_benchmark, save_results
-from benchmarks.page import PAGES, filled
+from benchmarks.page import fill_pages
 from configs.devices import best_device
 from configs.keys import ConfigError
 from runs.files import ROOT, write_atomically, write_json
@@ -71,10 +71,10 @@ def main(options: Namespace, path: Path) -> int:
         limit = min(end - time.monotonic(), 60 * minutes * share)
         write_json(file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1)
         report(path, folder)  # even if the next step brings the machine down
-    results = report(path, folder)
+    has_passed = report(path, folder)
     if not options.dry_run:
         add_section(path)
-    return int(any(not result["passed"] for result in results.values()))
+    return 0 if has_passed else 1
 
 
 def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> dict[str, Any]:
@@ -87,10 +87,14 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
     file = folder / f"{name}.rows.json"
     write_json(file, {"passed": False, "rows": []})
     command = [sys.executable, "-m", "benchmarks.gpu_steps", name, str(file), f"{scale:g}"]
-    if is_dry:
-        command.append("--dry-run")
-    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **options)
+    process = subprocess.Popen(
+        command + ["--dry-run"] * is_dry,
+        cwd=ROOT,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     reason = ""
     try:
         text, _ = process.communicate(timeout=limit)
@@ -102,22 +106,20 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
             raise
         text, _ = process.communicate()
         reason = f"stopped after {limit:.0f} s"
+
     result = json.loads(file.read_text())
-    rows = result["rows"]
     if reason:
-        rows.append(["failed", reason])
-    for what, value in rows:
+        result["passed"] = False
+        result["rows"].append(["failed", reason])
+    for what, value in result["rows"]:
         print(f"  {what}: {value}", flush=True)
-    return {
-        "passed": result["passed"] and not reason,
-        "rows": rows,
-        "seconds": round(time.monotonic() - began, 1),
-        "output": text[-4_000:],
-    }
+    seconds = round(time.monotonic() - began, 1)
+    return result | {"seconds": seconds, "output": text[-4_000:]}
 
 
-def report(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
-    """Write the table of all results so far; returns them, in the order of the steps."""
+def report(path: Path, folder: Path) -> bool:
+    """Write the table of all results so far, in the order of the steps; returns whether all have
+    passed."""
     table = []
     results = {}
     for name in MINUTES:
@@ -130,29 +132,25 @@ def report(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
         for what, value in result["rows"]:
             table.append({"step": f"{name}: {what}", "result": str(value)})
     save_results(path, table, steps=results)
-    return results
+    return all(result["passed"] for result in results.values())
 
 
 def add_section(path: Path) -> None:
     """Give the result a section of docs/results.md, if it has none, and fill the pages."""
-    name = f"{path.parent.name}/{path.name}.json"
+    machine = path.parent.name
+    block = f"<!-- from {machine}/{path.name}.json -->\n<!-- end -->\n\n"
     text = RESULTS_PAGE.read_text(encoding="utf-8")
-    if name not in text:
-        section = f"## GPU: {path.parent.name}\n\n`python -m benchmarks.gpu`.\n\n<!-- from {name} -->\n<!-- end -->\n\n"
-        write_atomically(
-            RESULTS_PAGE, text.replace("## Not measured", f"{section}## Not measured", 1).encode()
-        )
-    for page in PAGES:
-        write_atomically(page, filled(page.read_text(encoding="utf-8")).encode())
+    if block.partition("\n")[0] not in text:
+        section = f"## GPU: {machine}\n\n`python -m benchmarks.gpu`.\n\n{block}"
+        text = text.replace("## Not measured", f"{section}## Not measured", 1)
+        write_atomically(RESULTS_PAGE, text.encode())
+    fill_pages()
 
 
 if __name__ == "__main__":
-    dry_run = {
-        "action": "store_true",
-        "help": "all steps with tiny shapes, on a CPU too, in 5 minutes",
-    }
+    dry_run = "all steps with tiny shapes, on a CPU too, in 5 minutes"
     flags: dict[str, Any] = {
         "only": {"choices": list(MINUTES), "help": "take one step"},
-        "dry-run": dry_run,
+        "dry-run": {"action": "store_true", "help": dry_run},
     }
     run_benchmark(main, flags, {"only", "minutes", "dry_run"}, minutes=IN_ALL)

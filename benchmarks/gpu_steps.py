@@ -6,13 +6,12 @@ budgets of trainings.
 
 import gc
 import json
-import math
 import platform
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -26,7 +25,7 @@ from torch.nn import functional as F
 from benchmarks import throughput
 from benchmarks.command import key_words, recipe
 from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer_keys
-from benchmarks.trials import RUNS, last_losses, run_in, train
+from benchmarks.trials import RUNS, last_losses, run_in, start, train
 from benchmarks.turns import in_words, take_turns
 from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
@@ -66,13 +65,13 @@ SHAPES = [
     (throughput.LARGER, 8, 256),
 ]
 PROFILED_STEPS = 20
-MODELS = "benchmarks.models"  # trains Hugging Face's models too
 N_AT_ONCE = 4  # runs of the search; a small model leaves a GPU idle between its kernels
+Tensors = dict[str, torch.Tensor]
 EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout": 0.0}
 
 
 class Step:
-    """A step that runs: its text, its share of the time, and the rows that it has found."""
+    """A step that runs: its text, its share of the time, and the rows that it has written."""
 
     def __init__(self, file: Path, scale: float, is_dry: bool):
         self.file = file
@@ -81,12 +80,11 @@ class Step:
         self.device = torch.device(best_device())
         self.passed = True
         self.rows: list[tuple[str, str]] = []
-        self.corpus = "tiny_shakespeare"
+        self.common = {"data.corpus": "tiny_shakespeare", "sample.every_evaluations": 0}
         if is_dry:
             text = file.with_name("play.txt")
             write_atomically(text, play(40_000).encode())
-            self.corpus = str(text)
-        self.common = {"data.corpus": self.corpus, "sample.every_evaluations": 0}
+            self.common |= {"data.corpus": str(text), **TINY_SIZES, **TINY}
 
     def add(self, what: str, value: object, passed: bool = True) -> None:
         """Write a row; a step that has not `passed` one fails."""
@@ -97,28 +95,27 @@ class Step:
     def add_difference(
         self, what: str, one: torch.Tensor, other: torch.Tensor, limit: float
     ) -> None:
-        difference = relative_difference(one, other)
+        """Write the norm of the difference between two tensors, relative to that of the first."""
+        difference = float((one - other).norm() / one.norm())
         self.add(f"{what} differ by", f"{difference:.1e}", difference < limit)
 
-    def add_differing(
-        self, what: str, one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]
-    ) -> None:
+    def add_differing(self, what: str, one: Tensors, other: Tensors) -> None:
         """Write the names of the tensors that are not the same, bit for bit."""
         names = [name for name in one if not torch.equal(one[name], other[name])]
         self.add(what, ", ".join(names) or "equal", not names)
 
-    def values(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, keys: dict[str, Any]) -> dict[str, Any]:
         """All keys of the preset `gpu`, with others on top."""
-        tiny = TINY_SIZES | TINY if self.is_dry else {}
-        return resolve(read_config(PRESETS / "gpu.yaml"), self.common | tiny | dict(keys))
+        return resolve(read_config(PRESETS / "gpu.yaml"), self.common | keys)
 
-    def words(self, keys: Mapping[str, Any]) -> list[str]:
-        """A training with the preset `gpu` as words of a command line, its budget multiplied by the
-        scale."""
-        scaled = dict(keys)
-        for key in SHORT.keys() & keys.keys():
-            scaled[key] = type(keys[key])(keys[key] * self.scale)
-        own = {**self.common, "name": "gpu", "logs": str(RUNS), **scaled}
+    def train(self, keys: dict[str, Any]) -> RunFolder:
+        """Train with the preset `gpu`."""
+        run, _ = train(self.words(keys))
+        return run
+
+    def words(self, keys: dict[str, Any]) -> list[str]:
+        """A training with the preset `gpu` as words of a command line."""
+        own = {**self.common, "name": "gpu", "logs": str(RUNS), **keys}
         if self.is_dry:
             own |= TINY_SIZES | TINY | SHORT
         return ["--preset", "gpu", *key_words(own)]
@@ -136,7 +133,7 @@ def environment(step: Step) -> None:
     ones = torch.ones(8, device=step.device)
     step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
     if not step.is_dry:
-        step.add("reference losses", list(window_losses(load_corpus(step.corpus))))
+        step.add("reference losses", list(window_losses(load_corpus(step.common["data.corpus"]))))
 
 
 def tests(step: Step) -> None:
@@ -150,18 +147,18 @@ def tests(step: Step) -> None:
     step.add(" ".join(files), "".join(last) or "passed", result.returncode == 0)
 
 
-def gradients(configs: Configs, batch: Batch) -> dict[str, torch.Tensor]:
+def gradients(configs: Configs, batch: Batch) -> Tensors:
     """The loss and the gradients of a batch, by name, always with the same dropout."""
     torch.manual_seed(0)
-    counts = configs.update.objective.counts([batch])
+    objective = configs.update.objective
+    counts = objective.counts([batch])
     outcome = configs.update.forward_backward(batch, counts)
-    named = {
-        name: p.grad.to_dense()
-        for name, p in configs.network.named_parameters()
-        if p.grad is not None
-    }
+    named = {"loss": objective.normalized(outcome.sums, counts)}
+    for name, parameter in configs.network.named_parameters():
+        if parameter.grad is not None:
+            named[name] = parameter.grad.to_dense()
     configs.network.zero_grad()
-    return {"loss": configs.update.objective.normalized(outcome.sums, counts), **named}
+    return named
 
 
 def repeatable(step: Step) -> None:
@@ -173,15 +170,6 @@ def repeatable(step: Step) -> None:
         batch = configs.step.draw(stage)[0]
         one = gradients(configs, batch)
         step.add_differing(f"windows of {stage.seq_len}", one, gradients(configs, batch))
-
-
-def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The norm of the difference between two tensors, relative to the norm of the first; infinite
-    for nan."""
-    difference = (one.double() - other.double()).norm()
-    if difference == 0:
-        return 0.0
-    return float((difference / one.double().norm()).nan_to_num(math.inf))
 
 
 def graph(step: Step) -> None:
@@ -209,21 +197,18 @@ def agreement(step: Step) -> None:
     """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an
     evaluation."""
     one = configs_of(step.values(EXACT | {"device": "cpu", "training.precision": "float32"}))
+    stage = one.training.all_stages[0]
     for _ in range(4 if step.is_dry else 20):
-        one.step(one.training.all_stages[0])
-    batch = one.step.draw(one.training.all_stages[0])[0]
-    expected = gradients(one, batch)
+        one.step(stage)
+    batch = one.step.draw(stage)[0]
+    expected = as_vectors(gradients(one, batch))
     for precision, limit in (("bfloat16", 1e-2), ("float32", 1e-5)):
         other = configs_of(step.values(EXACT | {"training.precision": precision}))
         other.network.load_state_dict(one.network.state_dict())
-        tensors: Any = {
-            name: x.to(step.device) for name, x in batch._asdict().items() if torch.is_tensor(x)
-        }
-        moved = batch._replace(**tensors)
-        measured = {name: each.cpu() for name, each in gradients(other, moved).items()}
-        step.add_difference(f"{precision}: loss", expected["loss"], measured["loss"], limit)
-        one_vector = as_vector(expected)
-        step.add_difference(f"{precision}: gradients", one_vector, as_vector(measured), limit)
+        moved = batch.to(step.device)
+        measured = as_vectors(gradients(other, moved))
+        for name, vector in expected.items():
+            step.add_difference(f"{precision}: {name}", vector, measured[name], limit)
 
     rows = rows_of(one, batch)
     step.add("rows of n-grams", "equal", torch.equal(rows, rows_of(other, moved)))
@@ -235,9 +220,11 @@ def agreement(step: Step) -> None:
     step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
 
 
-def as_vector(named: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """All gradients as one vector."""
-    return torch.cat([each.flatten() for name, each in named.items() if name != "loss"])
+def as_vectors(named: Tensors) -> Tensors:
+    """The loss, and all gradients as one vector, on the CPU."""
+    loss = named.pop("loss")
+    vectors = {"loss": loss, "gradients": torch.cat([each.flatten() for each in named.values()])}
+    return {name: vector.double().cpu() for name, vector in vectors.items()}
 
 
 def rows_of(configs: Configs, batch: Batch) -> torch.Tensor:
@@ -282,9 +269,9 @@ def resumed(step: Step) -> None:
 
 def ceilings(step: Step) -> None:
     """Rates that no step can exceed: copies, matrix products, attention, and lookups in a table."""
-    size = 2**8 if step.is_dry else 2**13
+    size = 256 if step.is_dry else 8_192
     n_windows = 2 if step.is_dry else 128
-    n_rows = 2**12 if step.is_dry else 2**20
+    n_rows = 4_096 if step.is_dry else 2**20
     n_calls = 2 if step.is_dry else 20
     random = partial(torch.randn, device=step.device, dtype=torch.bfloat16)
     x = random(size, size)
@@ -307,7 +294,7 @@ def ceilings(step: Step) -> None:
         seconds = median(seconds_per_call(call, n_calls) for _ in range(3))
         step.add(what, in_words(amount / seconds))
 
-    attended = 14e-12 * n_windows * 6 * 256**2 * 64
+    attended = 14e-12 * 256 * heads.numel()
     add("copies, GB per second", 2e-9 * x.nbytes, lambda: y.copy_(x))
     add("products in bfloat16, TFLOP per second", 2e-12 * size**3, lambda: torch.mm(x, y, out=z))
     add("attention and its gradients, TFLOP per second", attended, attend)
@@ -319,28 +306,24 @@ def speeds(step: Step) -> None:
     take longest."""
     for sizes, n_windows, seq_len in [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES:
         name = throughput.shape_name(sizes, n_windows, seq_len)
-        shape = throughput.shape_keys(sizes, n_windows, seq_len) | {"data.corpus": step.corpus}
-        if step.is_dry:
-            shape = TINY | shape
+        shape = step.common | throughput.shape_keys(sizes, n_windows, seq_len)
         candidates = {}
-        for recipe_name, keys in throughput.RECIPES.items():
-            if recipe_name == throughput.FLOAT32:
+        for variant, keys in throughput.RECIPES.items():
+            if variant == throughput.FLOAT32:
                 continue
             gc.collect()  # recorded steps that nothing uses keep their memory until then
             try:
-                report = partial(step.add, recipe_name)
-                candidates[recipe_name] = throughput.candidate(keys | shape, report)
+                candidates[variant] = throughput.candidate(keys | shape, partial(step.add, variant))
             except torch.OutOfMemoryError:
-                step.add(f"{name}: {recipe_name}", "does not fit into the memory")
-        if "Folio" not in candidates:
-            continue
+                step.add(f"{name}: {variant}", "does not fit into the memory")
         for variant, turns in take_turns(candidates, 3).items():
             rate, share = [median(turn[measure] for turn in turns) for measure in turns[0]]
             speed = in_words(rate / n_windows / seq_len)
             step.add(f"{name}: {variant}", f"{speed} steps per second, {share:.0%} of the peak")
-        candidates.clear()
-        gc.collect()
-        profile(step, name, shape)
+        if "Folio" in candidates:
+            candidates.clear()
+            gc.collect()
+            profile(step, name, shape)
 
 
 def profile(step: Step, name: str, keys: dict[str, Any]) -> None:
@@ -376,12 +359,11 @@ def search(step: Step) -> None:
         variants = dict(list(variants.items())[:2])
     for n, n_kept in ((n_chars, n_finalists), (2 * n_chars, 1)):
         # Compiling a variant would take longer than training it.
-        common = {"training.max_chars": n, "training.compile": False}
-        all_words = [step.words(keys | common) for keys in variants.values()]
+        common = {"training.max_chars": int(n * step.scale), "training.compile": False}
+        all_keys = [keys | common for keys in variants.values()]
         losses = {}
         with ThreadPoolExecutor(N_AT_ONCE) as pool:  # their losses do not depend on their speed
-            trained = pool.map(partial(train, program=MODELS), all_words)
-            for name, (run, _) in zip(variants, trained, strict=True):
+            for name, run in zip(variants, pool.map(step.train, all_keys), strict=True):
                 losses[name] = last_losses(run)["loss.valid"]
                 step.add(f"{n * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
         best = sorted(losses, key=losses.__getitem__)[:n_kept]
@@ -395,10 +377,9 @@ def finalists(step: Step) -> None:
     winner = step.file.with_name("winner.json")
     if winner.exists():
         variants |= json.loads(winner.read_text())
+    budget = {"training.max_seconds": 60.0 * step.scale}
     for seed, (name, keys) in product((0, 1), variants.items()):
-        words = step.words(keys | {"training.max_seconds": 60.0, "seed": seed})
-        run, _ = train(words, MODELS)
-        last = last_losses(run)
+        last = last_losses(step.train(keys | budget | {"seed": seed}))
         chars = f"{last['chars'] / 1e6:.0f} M characters"
         step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {chars}")
 
@@ -406,14 +387,11 @@ def finalists(step: Step) -> None:
 def long(step: Step) -> None:
     """600 seconds in two halves: Ctrl-C in the middle, then --resume."""
     seconds = 600.0 * step.scale
-    words = step.words({"training.max_seconds": 600.0})
+    words = step.words({"training.max_seconds": seconds})
     limit = None if step.is_dry else seconds / 2 + 60  # with the start
     run = None
     while run is None or run.status()["status"] != "completed":
-        command = [sys.executable, "experiment.py", *words]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        process = start(words)
         try:
             output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
@@ -430,11 +408,10 @@ def long(step: Step) -> None:
 def peers(step: Step) -> None:
     """Seconds of training until losses, of 90: the preset and Hugging Face's models, which are not
     searched here."""
-    for name in ("Folio", *PEERS["peers"]):
-        keys = {} if name == "Folio" else peer_keys(name, "gpu")
-        words = step.words(keys | {"training.max_seconds": 90.0, "training.evaluations": 12})
-        run, _ = train(words, MODELS)
-        results = measure(run)
+    budget = {"training.max_seconds": 90.0 * step.scale, "training.evaluations": 12}
+    variants = {"Folio": {}, **{name: peer_keys(name, "gpu") for name in PEERS["peers"]}}
+    for name, keys in variants.items():
+        results = measure(step.train(keys | budget))
         reached = ", ".join(f"{loss}: {median_seconds(loss, [results])}" for loss in LOSSES)
         step.add(name, f"{results['loss.valid']:.3f} at the end; {reached}")
 

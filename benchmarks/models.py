@@ -1,14 +1,11 @@
-"""Hugging Face's models as values of model.architecture, for benchmarks.
-
-python -m benchmarks.models [key=value ...] is experiment.py with these architectures.
-"""
+"""Hugging Face's models, for benchmarks: model.architecture=benchmarks/models.py:modernbert."""
 
 import sys
 from typing import Any
 
 from torch import Tensor, nn
 
-from configs.model import ModelConfigs, option
+from configs.model import ModelConfigs
 
 # Names in the config of BERT or of ModernBERT; each ignores the other's.
 UNUSED_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
@@ -57,11 +54,9 @@ class HuggingFace(nn.Module):
 
     def predict(self, vectors: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` of the encoder's vectors `[..., d_model]`."""
-        return (
-            self.model.cls(vectors)
-            if hasattr(self.model, "cls")
-            else self.model.decoder(self.model.head(vectors))
-        )
+        if hasattr(self.model, "cls"):
+            return self.model.cls(vectors)
+        return self.model.decoder(self.model.head(vectors))
 
     @property
     def encoder(self) -> "Encoder":
@@ -73,27 +68,18 @@ class Encoder:
     cannot be read."""
 
     def __init__(self, base: Any):
-        self.base, self.embedding = base, base.get_input_embeddings()
-        if hasattr(base, "layers"):
-            self.layers = base.layers
+        self.base = base
+        self.embedding = base.get_input_embeddings()
+        self.layers = getattr(base, "layers", None)
 
     def __call__(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Vectors `[batch, seq_len, d_model]`."""
         return self.base(input_ids=inputs, attention_mask=attention_mask).last_hidden_state
 
 
-@option(ModelConfigs.architecture)
-def hugging_face_bert(c: ModelConfigs) -> nn.Module:
+def bert(c: ModelConfigs) -> nn.Module:
     return HuggingFace(c, "bert")
 
 
-@option(ModelConfigs.architecture)
-def hugging_face_modernbert(c: ModelConfigs) -> nn.Module:
+def modernbert(c: ModelConfigs) -> nn.Module:
     return HuggingFace(c, "modernbert")
-
-
-if __name__ == "__main__":
-    # imported last, because it reads the names of all registered models
-    from experiment import main
-
-    sys.exit(main(sys.argv[1:]))

@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def filled(page: str) -> str:
     """The text of a page with all its tables as the results have them."""
-    return BLOCK.sub(lambda found: f"{found[1]}{shown(RESULTS / found[2])}{found[3]}", page)
+    return BLOCK.sub(lambda block: f"{block[1]}{shown(RESULTS / block[2])}{block[3]}", page)
 
 
 def shown(path: Path) -> str:
@@ -27,13 +27,18 @@ def shown(path: Path) -> str:
     content = json.loads(path.read_text(encoding="utf-8"))
     facts = content["machine"]
     threads = f"{facts['threads']} thread{'s' * (facts['threads'] != '1')}"
-    commits = ", ".join(
-        sorted({facts["commit"], *(trial["commit"] for trial in content.get("trials", []))})
+    commits = {facts["commit"], *(trial["commit"] for trial in content.get("trials", []))}
+    where = (
+        f"{facts['machine']}, {threads}, PyTorch {facts['torch']}, "
+        f"commit {', '.join(sorted(commits))}, {facts['date']}."
     )
-    where = f"{facts['machine']}, {threads}, PyTorch {facts['torch']}, commit {commits}, {facts['date']}."
     return f"{markdown(content['table'])}\n{where.replace('+,', ' with uncommitted changes,')}\n"
 
 
-if __name__ == "__main__":
+def fill_pages() -> None:
     for page in PAGES:
         write_atomically(page, filled(page.read_text(encoding="utf-8")).encode())
+
+
+if __name__ == "__main__":
+    fill_pages()

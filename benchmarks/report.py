@@ -51,7 +51,7 @@ def difference(results: Results, loss: str, variant: str, base: str) -> Differen
     other = results.get(base, {})
     lengths = {run["seq_len"] for run in (*own.values(), *other.values())}
     pairs = [(own[seed][loss], other[seed][loss]) for seed in own if seed in other]
-    if not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):
+    if base == variant or not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):
         return None
     return paired_difference(*zip(*pairs, strict=True))
 

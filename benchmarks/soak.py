@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from benchmarks.command import in_minutes, key_words, recipe, run_benchmark, save_results
-from benchmarks.trials import run_in, train
+from benchmarks.trials import run_in, start, train
 from runs.files import ROOT
 from training.checkpoint import has_checkpoint, load_weights
 
@@ -161,11 +161,6 @@ def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
     warm = series[min(round(WARMUP_MINUTES * per_minute), len(series) // 2) :]
     first, last = max(warm[:ten]), max(warm[-ten:])
     return {"mib_at_first": first, "mib_at_last": last, "growth": last / first - 1}
-
-
-def start(keys: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    command = [sys.executable, "experiment.py", *keys]
-    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,14 @@ examples.
 """
 
 from argparse import Namespace
-from collections.abc import Mapping
-from functools import partial
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.command import recipe, run_benchmark, save_results
 from benchmarks.report import by_variant, compared
-from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
+from benchmarks.trials import Variants, last_losses, run_trials
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task
@@ -36,9 +35,8 @@ from trained.measures import hard_masks
 BASE = "random"
 LABELS = 64
 RECIPE = recipe("strategies")
-VARIANTS: dict[str, dict[str, Any]] = {
-    name: {"masking.strategy": name} for name in STRATEGIES
-} | RECIPE["variants"]
+OF_STRATEGIES = {name: {"masking.strategy": name} for name in STRATEGIES}
+VARIANTS: Variants = OF_STRATEGIES | RECIPE["variants"]
 LOSSES = {
     "loss.valid": "protocol",
     "loss.words": "whole words",
@@ -50,43 +48,43 @@ LOSSES = {
 
 
 def main(options: Namespace, path: Path) -> None:
-    common = COMMON | {
+    common = {
+        "preset": "base",
         "data.corpus": PLAY,
         "training.max_seconds": None,
         "training.max_steps": options.steps,
     }
-    tasks = {name: build(REPORT) for name, build in TASKS[PLAY].items()}
-    ceilings = {name: task.ceiling() for name, task in tasks.items() if task.ceiling}
-    trials = trials_of(VARIANTS, common, options.seeds, "base")
-    rows = run_trials(path, trials, partial(measure, tasks, ceilings), 60 + 0.08 * options.steps)
+    variants = {name: common | keys for name, keys in VARIANTS.items()}
+    rows = run_trials(path, variants, options.seeds, measure, 60 + 0.08 * options.steps)
     results = by_variant(rows)
-    names = sorted(results, key=lambda name: fmean(run["tasks"] for run in results[name].values()))
-    bases = {name: BASE for name in VARIANTS if name != BASE}
-    table = compared(
-        {name: results[name] for name in names}, bases, LOSSES, {"claim": RECIPE["claims"]}
-    )
+    means = {name: fmean(run["tasks"] for run in runs.values()) for name, runs in results.items()}
+    results = {name: results[name] for name in sorted(means, key=means.__getitem__)}
+    bases = dict.fromkeys(VARIANTS, BASE)
+    table = compared(results, bases, LOSSES, {"claim": RECIPE["claims"]})
     save_results(path, table, steps=options.steps, trials=rows)
 
 
-def measure(
-    tasks: Mapping[str, Task], ceilings: Mapping[str, float], run: RunFolder
-) -> dict[str, Any]:
+def measure(run: RunFolder) -> dict[str, Any]:
     """The losses of a run by the protocol and with hard masks, and how far probes are below the
     ceilings of tasks."""
     trained = load_trained(str(run.path))
     hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
-    results = last_losses(run)
+    below = {}
+    for name, (task, ceiling) in tasks_with_ceilings().items():
+        below[name] = ceiling - accuracy_of_probe(trained, task)
+    results = {f"tasks.{name}": each for name, each in below.items()}
     results["loss.words"] = hard["whole words"]["loss"]
     results["loss.spans"] = hard["spans of 5"]["loss"]
-    below = {
-        name: ceilings[name] - accuracy_of_probe(trained, task) for name, task in tasks.items()
-    }
-    for name, each in below.items():
-        results[f"tasks.{name}"] = each
     results["tasks"] = fmean(below.values())
     del below["grammatical"]
     results["tasks.others"] = fmean(below.values())
-    return results
+    return last_losses(run) | results
+
+
+@cache
+def tasks_with_ceilings() -> dict[str, Any]:
+    built = {name: build(REPORT) for name, build in TASKS[PLAY].items()}
+    return {name: (task, task.ceiling()) for name, task in built.items() if task.ceiling}
 
 
 def accuracy_of_probe(trained: Trained, task: Task) -> float:

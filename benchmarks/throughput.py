@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare
 from configs.command_line.command import PRESETS, read_config, resolve

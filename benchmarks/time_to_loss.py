@@ -27,7 +27,7 @@ from matplotlib.ticker import LogLocator
 
 from benchmarks.command import device_preset, recipe, run_benchmark, save_results
 from benchmarks.report import Results, by_variant, compared
-from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
+from benchmarks.trials import Variants, last_losses, run_trials
 from configs.command_line.command import PRESETS, read_config
 from configs.keys import ConfigError
 from runs.figures import label_ends, save_figure
@@ -43,25 +43,20 @@ EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 def main(options: Namespace, path: Path) -> None:
     preset = device_preset()
     if options.search:
-        seconds = PEERS["search_seconds"][preset]
-        trials = trials_of(searched(preset), COMMON | {"training.max_seconds": seconds}, 1, preset)
-        rows = run_trials(path, trials, last_losses, seconds + 30)
-        save_results(
-            path, compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {}), trials=rows
-        )
+        search(preset, path)
         return
-    trials = trials_of(recipes(preset, options.seconds), COMMON, options.seeds, preset)
     # with evaluations and the start
     seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50
-    rows = run_trials(path, trials, measure, seconds_per_run)
+    variants = recipes(preset, options.seconds)
+    rows = run_trials(path, variants, options.seeds, measure, seconds_per_run)
     results = by_variant(rows)
-    bases = {name: FOLIO for name in results if name != FOLIO}
+    bases = dict.fromkeys(results, FOLIO)
     table = compared(results, bases, {"loss.valid": "loss at the end"}, columns(results))
     save_results(path, table, seconds=options.seconds, trials=rows)
     save_figure(path.with_suffix(".png"), figure(results))
 
 
-def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
+def recipes(preset: str, seconds: float) -> Variants:
     """The preset itself, the annotated recipe, and each peer with the best values of the search.
 
     Raises ConfigError if the peers have not been searched for this preset.
@@ -71,23 +66,35 @@ def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
             f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search"
         )
     annotated = read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None}
-    keys = {FOLIO: {}, "annotated": annotated}
+    variants = {FOLIO: {}, "annotated": annotated}
     for peer, values in PEERS["best"][preset].items():
-        keys[peer] = peer_keys(peer, preset) | values
+        variants[peer] = peer_keys(peer, preset) | values
     for name, share in SHARES.items():
-        budget = {"training.max_seconds": share * seconds}
-        keys[name] = keys[name] | budget | {"training.evaluations": EVALUATIONS[name]}
-    return keys
+        variants[name] = variants[name] | {
+            "preset": preset,
+            "training.max_seconds": share * seconds,
+            "training.evaluations": EVALUATIONS[name],
+        }
+    return variants
 
 
-def searched(preset: str) -> dict[str, dict[str, Any]]:
+def search(preset: str, path: Path) -> None:
+    """Compare the values of the search for each peer."""
+    seconds = PEERS["search_seconds"][preset]
+    budget = {"preset": preset, "training.max_seconds": seconds}
+    variants = {name: keys | budget for name, keys in searched(preset).items()}
+    rows = run_trials(path, variants, 1, last_losses, seconds + 30)
+    table = compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {})
+    save_results(path, table, trials=rows)
+
+
+def searched(preset: str) -> Variants:
     """Every peer with all values of the search, by variant."""
     lists = PEERS["search"][preset]
     variants = {}
-    for peer in PEERS["peers"]:
-        for values in product(*lists.values()):
-            name = f"{peer}: {', '.join(map(str, values))}"
-            variants[name] = peer_keys(peer, preset) | dict(zip(lists, values, strict=True))
+    for peer, values in product(PEERS["peers"], product(*lists.values())):
+        name = f"{peer}: {', '.join(map(str, values))}"
+        variants[name] = peer_keys(peer, preset) | dict(zip(lists, values, strict=True))
     return variants
 
 
@@ -123,14 +130,14 @@ def columns(results: Results) -> dict[str, dict[str, str]]:
     losses["counting"] = results[FOLIO][0]["counting"]
     losses[f"{lowest:.3f}, a peer's best"] = lowest
 
-    by_heading: dict[str, dict[str, str]] = {}
+    runs_of = {name: list(runs.values()) for name, runs in results.items()}
+    by_heading = {}
     for heading, loss in sorted(losses.items(), key=lambda item: -item[1]):
-        by_heading[f"to {heading}"] = {
-            name: median_seconds(loss, list(runs.values())) for name, runs in results.items()
-        }
+        times = {name: median_seconds(loss, runs) for name, runs in runs_of.items()}
+        by_heading[f"to {heading}"] = times
     by_heading["seconds"] = {}
-    for name, runs in results.items():
-        seconds = statistics.median(run["seconds"] for run in runs.values())
+    for name, runs in runs_of.items():
+        seconds = statistics.median(run["seconds"] for run in runs)
         by_heading["seconds"][name] = f"{seconds:.0f}"
     return by_heading
 

@@ -19,13 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import models  # noqa: F401, it registers Hugging Face's architectures
-from benchmarks.command import run_benchmark, save_results
+from benchmarks.command import chosen, run_benchmark, save_results
 from benchmarks.report import Results, by_variant
 from benchmarks.time_to_loss import PEERS, peer_keys
-from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
+from benchmarks.trials import Trial, last_losses, run_trials
 from configs.command_line.scripts import number
-from configs.keys import ConfigError
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS
@@ -56,51 +54,44 @@ SECONDS_PER_DRAW = 40  # of a task, for `base` on two cores
 
 def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, let them learn the tasks, print the table, and write JSON."""
-    if unknown := set(options.presets).difference(PRESETS):
-        raise ConfigError(f"unknown preset {min(unknown)}: choose from {', '.join(PRESETS)}")
+    names = chosen("preset", options.presets, PRESETS)
     how = {"labels": options.labels, "draws": options.draws}
     rows: list[Trial] = []
     table: list[dict[str, str]] = []
     for corpus in CORPORA:
-        common = COMMON | {"data.corpus": corpus, "training.max_seconds": options.seconds}
-        trials = of_presets(options.presets or PRESETS, common, options.seeds)
+        common = {"data.corpus": corpus, "training.max_seconds": options.seconds}
+        variants = {name: preset(name) | common for name in names}
         seconds = options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
-        found = run_trials(
-            path, [trial | how for trial in trials], partial(measure, **how), seconds
-        )
-        rows += found
-        table += table_of_tasks(by_variant(found))
+        new = run_trials(path, variants, options.seeds, partial(measure, **how), seconds, **how)
+        rows += new
+        table += table_of_tasks(by_variant(new))
     save_results(path, table, trials=rows)
 
 
-def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> list[Trial]:
-    """The runs of presets, and of the peer."""
-    peer = peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT]
-    found = []
-    for name in names:
-        if name == PEER:
-            found += trials_of({name: peer}, common, seeds, "quick")
-        else:
-            found += trials_of({name: {}}, common, seeds, name)
-    return found
+def preset(name: str) -> dict[str, Any]:
+    """A preset by its name, or the peer."""
+    if name == PEER:
+        return peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT]
+    return {"preset": name}
 
 
 def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
     """The losses of a run, and what it reaches on each task of its text, with the spread over draws
     and test texts."""
     trained = load_trained(str(run.path))
-    seed = trained.values["seed"]
     corpus = trained.run.corpus()["name"]
+    first = trained.values["seed"] * draws  # no two runs of a preset have the same draw
     tasks = {}
     for name, build in TASKS[corpus].items():
         task = build(REPORT)
-        # No two runs of a preset have the same draw.
-        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
-        right = answers.right
-        counts = answers.counts
-        scores = {method: spread_of(each, counts) for method, each in right.items()}
-        others = [method for method in right if method in (FROM_SCRATCH, *BASELINES)]
-        gains = {method: spread_of(right[PRETRAINED] - right[method], counts) for method in others}
+        answers = answers_of(trained, task, labels, range(first, first + draws))
+        scores = {}
+        gains = {}
+        for method, right in answers.right.items():
+            scores[method] = spread_of(right, answers.counts)
+            if method in (FROM_SCRATCH, *BASELINES):
+                gain = answers.right[PRETRAINED] - right
+                gains[method] = spread_of(gain, answers.counts)
         tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained)}
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 
@@ -130,8 +121,8 @@ def scores_of(
     runs: Results, variant: str, task: str, kind: str = "scores"
 ) -> dict[str, dict[str, Any]]:
     """The scores (or gains) of each method on a task, over the seeds of a variant."""
-    found = [run["tasks"][task][kind] for run in runs[variant].values()]
-    return {method: interval_of([each[method] for each in found]) for method in found[0]}
+    of_seeds = [run["tasks"][task][kind] for run in runs[variant].values()]
+    return {method: interval_of([each[method] for each in of_seeds]) for method in of_seeds[0]}
 
 
 def shown(score: Mapping[str, Any]) -> str:
@@ -143,7 +134,8 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
     and the ceiling."""
     table: list[dict[str, str]] = []
     first = next(iter(results))
-    for task, of_first in results[first][0]["tasks"].items():
+    first_run = results[first][0]
+    for task, of_first in first_run["tasks"].items():
         scores = scores_of(results, first, task)
         gains = scores_of(results, first, task, "gains")
         row = {"": task}
@@ -153,18 +145,19 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
             if method in scores:
                 is_of_first = method in (PROBE, ZERO_SHOT)
                 row[f"{first}, {method}" if is_of_first else method] = shown(scores[method])
-        closed = gap_closed({"scores": scores, "ceiling": of_first["ceiling"]})
-        beaten = [
-            name
-            for name, gain in gains.items()
-            if gain["margin"] is not None and gain["mean"] > gain["margin"]
-        ]
-        row["ceiling"] = "" if of_first["ceiling"] is None else f"{of_first['ceiling']:.3f}"
+
+        ceiling = of_first["ceiling"]
+        closed = gap_closed({"scores": scores, "ceiling": ceiling})
+        row["ceiling"] = "" if ceiling is None else f"{ceiling:.3f}"
         row["gap closed"] = "" if closed is None else f"{closed:.0%}"
+        beaten = []
+        for name, gain in gains.items():
+            if gain["margin"] is not None and gain["mean"] > gain["margin"]:
+                beaten.append(name)
         row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
         table.append(row)
-    corpus = next(iter(results[first].values()))["corpus"]
-    row = {"": f"`loss.valid` on {corpus}"}
+
+    row = {"": f"`loss.valid` on {first_run['corpus']}"}
     for name, runs in results.items():
         losses = [run["loss.valid"] for run in runs.values()]
         row[name] = with_error(f"{fmean(losses):.3f}", standard_error(losses))
@@ -173,19 +166,11 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
 
 if __name__ == "__main__":
     names = f"presets (default: {' '.join(PRESETS)})"
+    examples = "labelled examples (default: 64)"
+    draws = "draws of labels per run (default: 2)"
     options: dict[str, dict[str, Any]] = {
         "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
-        "labels": {
-            "type": number(int, 8),
-            "default": 64,
-            "metavar": "N",
-            "help": "labelled examples (default: 64)",
-        },
-        "draws": {
-            "type": number(int, 1),
-            "default": 2,
-            "metavar": "N",
-            "help": "draws of labels per run (default: 2)",
-        },
+        "labels": {"type": number(int, 8), "default": 64, "metavar": "N", "help": examples},
+        "draws": {"type": number(int, 1), "default": 2, "metavar": "N", "help": draws},
     }
     run_benchmark(main, options, seeds=3, seconds=600.0)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,103 +25,93 @@ from runs.run_folder import RunFolder
 
 RUNS = ROOT / "logs" / "benchmarks"
 COMMON = {
-    **{"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0},
+    "preset": "quick",
+    "data.corpus": "tiny_shakespeare",
+    "training.evaluations": 1,
     "training.threads": torch.get_num_threads(),  # the same for all runs
+    "sample.every_evaluations": 0,
 }
 LOSSES = {
     "loss.valid": "windows of 256 (the protocol)",
     "loss.valid_at_seq_len": "windows as trained",
 }
-# {"variant", "preset", "seed", "keys"}; the keys are set on the command line
-Trial = dict[str, Any]
-
-
-def trials_of(
-    variants: Mapping[str, Mapping[str, Any]],
-    common: Mapping[str, Any],
-    seeds: int,
-    preset: str = "quick",
-) -> list[Trial]:
-    """Every variant with every seed, seed by seed, so an interrupted comparison has all variants of
-    its first seeds."""
-    return [
-        {"variant": name, "preset": preset, "seed": seed, "keys": {**common, **keys}}
-        for seed in range(seeds)
-        for name, keys in variants.items()
-    ]
+Variants = dict[str, dict[str, Any]]  # name -> keys, and the preset that they are set on top of
+Trial = dict[str, Any]  # {"variant", "seed", "keys"}
 
 
 def run_trials(
     path: Path,
-    trials: list[Trial],
+    variants: Variants,
+    seeds: int,
     measure: Callable[[RunFolder], dict[str, Any]],
     seconds_per_run: float,
+    **facts: Any,
 ) -> list[Trial]:
-    """Train and measure all trials; returns them with their results. `path` is that of the
-    benchmark's results.
+    """Train and measure every variant with every seed; returns the trials with their results.
 
-    `seconds_per_run` is the expected duration. Raises RuntimeError if a run fails.
+    The keys of a variant come on top of COMMON. `path` is that of the benchmark's results;
+    `seconds_per_run` is the expected duration; `facts` also decide a result. Raises RuntimeError if
+    a run fails.
     """
     here = machine()
     # without its options, because the keys of a trial contain them
     benchmark = path.name.partition("-")[0]
-    folder = (
-        RUNS
-        / path.parent.name
-        / benchmark
-        / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
-    )
-    digests = [
-        hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials
-    ]
-    files = [folder / f"{digest[:16]}.json" for digest in digests]
-    left = sum(not file.exists() for file in files)
+    version = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
+    folder = RUNS / path.parent.name / benchmark / version
+    trials: dict[Path, Trial] = {}
+    for seed in range(seeds):  # an interrupted comparison has all variants of its first seeds
+        for name, keys in variants.items():
+            trial: Trial = {"variant": name, "seed": seed, "keys": COMMON | keys, **facts}
+            digest = hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()
+            trials[folder / f"{digest[:16]}.json"] = trial
+
+    left = sum(not file.exists() for file in trials)
     print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
-    why_not = (
-        "not kept, because the code has uncommitted changes" if here["commit"].endswith("+") else ""
-    )
-    print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
-    if left:
-        # else the first run would compute them
-        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))
+    why_not = "not kept, because the code has uncommitted changes"
+    is_committed = not here["commit"].endswith("+")
+    print(f"finished runs are {f'kept in {folder}' if is_committed else why_not}", flush=True)
+    if left:  # else the first run would compute them
+        window_losses(load_corpus(trial["keys"]["data.corpus"]))
     rows = []
-    for trial, file in zip(trials, files, strict=True):
-        if not file.exists():
-            row = _train(trial, measure)
-            left -= 1
-            numbers = "  ".join(
-                f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float)
-            )
-            seconds = f"{row['wall_seconds']:.0f} s"
-            print(
-                f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)",
-                flush=True,
-            )
-            is_committed = row["commit"] == here["commit"] and not row["commit"].endswith("+")
-            # else another process was first, and may have used its result
-            if is_committed and not file.exists():
-                write_json(file, row)
-        rows.append(json.loads(file.read_text()) if file.exists() else row)
+    for file, trial in trials.items():
+        if file.exists():
+            rows.append(json.loads(file.read_text()))
+            continue
+        row = _train(trial, measure)
+        rows.append(row)
+        left -= 1
+        numbers = [f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float)]
+        print(
+            f"{trial['variant']} seed {trial['seed']}: {'  '.join(numbers)}"
+            f"  ({row['wall_seconds']:.0f} s; {left} to go)",
+            flush=True,
+        )
+        if is_committed and row["commit"] == here["commit"]:
+            write_json(file, row)
     return rows
 
 
-def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
+def start(words: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """A training in a separate process, with its errors in the output."""
+    command = [sys.executable, "experiment.py", *words]
+    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+
+
+def train(words: list[str]) -> tuple[RunFolder, str]:
     """Train in a separate process; returns the run and the output. Raises RuntimeError if training
     fails."""
-    command = [sys.executable, "-m", program, *words]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    run = run_in(result.stdout)
-    if result.returncode or run is None:
-        raise RuntimeError(
-            f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}"
-        )
-    return run, result.stdout
+    process = start(words)
+    output, _ = process.communicate()
+    run = run_in(output)
+    if process.returncode or run is None:
+        raise RuntimeError(f"experiment.py {' '.join(words)} failed: {output[-500:]}")
+    return run, output
 
 
 def run_in(output: str) -> RunFolder | None:
     """The run whose folder experiment.py has printed, if it came that far."""
-    found = re.search(r"^run (.+)$", output, re.MULTILINE)
-    return RunFolder(Path(found[1])) if found else None
+    line = re.search(r"^run (.+)$", output, re.MULTILINE)
+    return RunFolder(Path(line[1])) if line else None
 
 
 def last_losses(run: RunFolder) -> dict[str, Any]:
@@ -133,9 +123,10 @@ def last_losses(run: RunFolder) -> dict[str, Any]:
 
 def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Trial:
     """The trial with its results."""
-    began, before = time.monotonic(), commit()
+    began = time.monotonic()
+    before = commit()
     keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
-    run, output = train(["--preset", trial["preset"], *key_words(keys)], "benchmarks.models")
+    run, output = train(["--preset", keys.pop("preset"), *key_words(keys)])
     for line in output.splitlines():
         if line.startswith("training without"):
             print(f"{trial['variant']}: {line}", flush=True)

@@ -12,34 +12,17 @@ may change between two runs.
 """
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from benchmarks.command import recipe, run_benchmark, save_results
+from benchmarks.command import chosen, recipe, run_benchmark, save_results
 from benchmarks.report import by_variant, compared
-from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
-from configs.keys import ConfigError
+from benchmarks.trials import Trial, last_losses, run_trials
 
 BASE = "quick"
 SAME_TIME = 0.05  # the relative difference in time up to which two rows are equally fast
 MULTIPLE = 5  # the steps of a row in the time of `quick` are a multiple of this
 LOSSES = {"loss.valid": "at equal steps", "loss.same_time": "at equal seconds"}
-
-
-def chosen(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The tricks with these names; all without a name. Raises ConfigError for an unknown name."""
-    tricks = recipe("tricks")
-    for name in names:
-        if name not in tricks:
-            near = get_close_matches(name, tricks, 1)
-            hint = (
-                f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
-            )
-            raise ConfigError(f"unknown trick {name!r}: {hint}")
-    return {name: row for name, row in tricks.items() if not names or name in names}
 
 
 def steps_in_the_same_time(time: float, steps: int) -> int:
@@ -50,29 +33,26 @@ def steps_in_the_same_time(time: float, steps: int) -> int:
 
 
 def main(options: Namespace, path: Path) -> None:
-    tricks = chosen(options.names)
-    seconds_per_run = 20 + 0.1 * options.steps
-    common = COMMON | {"training.max_seconds": None, "training.max_steps": options.steps}
-    variants = {BASE: {}} | {name: row["keys"] for name, row in tricks.items()}
-    trials = trials_of(variants, common, options.seeds)
-    rows = run_trials(path, trials, last_losses, seconds_per_run)
-    results = by_variant(rows)
+    all_tricks = recipe("tricks")
+    tricks = {name: all_tricks[name] for name in chosen("trick", options.names, all_tricks)}
 
+    def run(steps_of: dict[str, int]) -> list[Trial]:
+        variants = {}
+        for name, steps in steps_of.items():
+            budget = {"training.max_seconds": None, "training.max_steps": steps}
+            variants[name] = budget if name == BASE else budget | tricks[name]["keys"]
+        return run_trials(path, variants, options.seeds, last_losses, 20 + 0.1 * options.steps)
+
+    rows = run(dict.fromkeys([BASE, *tricks], options.steps))
+    results = by_variant(rows)
     times = {}
     steps = {}
     for name, runs in results.items():
-        times[name] = [
-            run["seconds"] / results[BASE][seed]["seconds"] for seed, run in runs.items()
-        ]
+        base = results[BASE]
+        times[name] = [run["seconds"] / base[seed]["seconds"] for seed, run in runs.items()]
         steps[name] = steps_in_the_same_time(median(times[name]), options.steps)
-    again = []
-    for trial in trials:
-        n = steps[trial["variant"]]
-        if n != options.steps:
-            again.append(trial | {"keys": trial["keys"] | {"training.max_steps": n}})
-    same_time = dict(results)
-    if again:
-        same_time |= by_variant(run_trials(path, again, last_losses, seconds_per_run))
+    changed = {name: n for name, n in steps.items() if n != options.steps}
+    same_time = results | by_variant(run(changed) if changed else [])
     for row in rows:
         row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]]["loss.valid"]
 

@@ -10,51 +10,36 @@ windows without extrapolation.
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.command import run_benchmark, save_results
 from benchmarks.report import by_variant, compared
-from benchmarks.trials import COMMON, LOSSES, Trial, last_losses, run_trials, trials_of
+from benchmarks.trials import LOSSES, Variants, last_losses, run_trials
 from configs.command_line.command import PRESETS, read_config
 
 WITH_WARMUP = ("quick", "modernbert")
 
 
 def main(options: Namespace, path: Path) -> None:
-    rows = run_trials(
-        path, trials(options.seconds, options.seeds), last_losses, options.seconds + 60
-    )
-    save_results(
-        path, compared(by_variant(rows), bases(), LOSSES, {}), seconds=options.seconds, trials=rows
-    )
+    all_variants = variants(options.seconds)
+    rows = run_trials(path, all_variants, options.seeds, last_losses, options.seconds + 60)
+    # each length is compared with the warmup of the same preset
+    bases = {name: f"{keys['preset']}, warmup" for name, keys in all_variants.items()}
+    table = compared(by_variant(rows), bases, LOSSES, {})
+    save_results(path, table, seconds=options.seconds, trials=rows)
 
 
-def trials(seconds: float, seeds: int) -> list[Trial]:
-    """All variants of each preset, seed by seed."""
-    common = COMMON | {"training.max_seconds": seconds}
-    both = []
+def variants(seconds: float) -> Variants:
+    """Each preset's own stages, its last length throughout, and its first."""
+    by_name = {}
     for preset in WITH_WARMUP:
-        both += trials_of(variants(preset), common, seeds, preset)
-    return sorted(both, key=lambda trial: trial["seed"])
-
-
-def variants(preset: str) -> dict[str, dict[str, Any]]:
-    """The preset's own stages, its last length throughout, and its first."""
-    stages = read_config(PRESETS / f"{preset}.yaml")["training.stages"]
-    by_name = {f"{preset}, warmup": {"training.stages": stages}}
-    for n in (stages[-1]["seq_len"], stages[0]["seq_len"]):
-        rows = [{**row, "seq_len": n} for row in stages]
-        by_name[f"{preset}, {n} only"] = {"training.stages": rows}
+        stages = read_config(PRESETS / f"{preset}.yaml")["training.stages"]
+        different = {"warmup": stages}
+        for n in (stages[-1]["seq_len"], stages[0]["seq_len"]):
+            different[f"{n} only"] = [{**row, "seq_len": n} for row in stages]
+        for name, rows in different.items():
+            budget = {"training.max_seconds": seconds}
+            by_name[f"{preset}, {name}"] = {"preset": preset, "training.stages": rows, **budget}
     return by_name
-
-
-def bases() -> dict[str, str]:
-    """Each length is compared with the warmup of the same preset."""
-    base_of = {}
-    for preset in WITH_WARMUP:
-        warmup, *lengths = variants(preset)
-        base_of |= dict.fromkeys(lengths, warmup)
-    return base_of
 
 
 if __name__ == "__main__":

@@ -16,16 +16,16 @@ def run(monkeypatch, capsys):
 
     def run(*words, main=None):
         calls = []
+        module = sys.modules["__main__"]
         monkeypatch.setattr(sys, "argv", ["tricks.py", *words])
-        monkeypatch.setattr(
-            sys.modules["__main__"], "__file__", "benchmarks/tricks.py", raising=False
-        )
-        monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
-        flag, names = {"action": "store_true"}, {"nargs": "*", "default": []}
+        monkeypatch.setattr(module, "__file__", "benchmarks/tricks.py", raising=False)
+        monkeypatch.setattr(module, "__doc__", "What it measures.")
+        flag = {"action": "store_true"}
+        extra = {"names": {"nargs": "*", "default": []}, "quick": flag, "search": flag}
         with pytest.raises(SystemExit) as exited:
             run_benchmark(
                 main or (lambda *arguments: calls.append(arguments)),
-                {"names": names, "quick": flag, "search": flag},
+                extra,
                 unnamed={"search"},
                 seeds=3,
                 seconds=90.0,
@@ -55,52 +55,64 @@ def test_a_measurement_with_other_options_gets_its_own_files(words, name, run):
     assert len(path.name) < 250
     assert path.parent.parent == command.RESULTS
     assert isinstance(options.seconds, float)
-    # with the same beginning
-    long = {results_path("tricks", {"names": "x" * 300 + end}).name for end in "ab"}
-    assert len(long) == 2
-    assert all(len(name) <= command.LONGEST_NAME for name in long)
 
 
-def test_wrong_input_is_one_line(run):
-    def failing(options, path):
-        raise ConfigError("no such text")
+def test_long_names_with_the_same_beginning_differ():
+    names = {results_path("tricks", {"names": "x" * 300 + end}).name for end in "ab"}
+    assert len(names) == 2
+    assert max(map(len, names)) <= command.LONGEST_NAME
 
-    wrong = [(["--seeds", word], None, "--seeds") for word in ("x", "0")] + [
-        (["--seconds", "0"], None, "out of range")
-    ]
-    for words, main, message in [*wrong, ([], failing, "no such text")]:
-        calls, code, output = run(*words, main=main)
-        assert (calls, code) == ([], 2)
-        assert message in output.err
-        assert len(output.err.splitlines()) == 1
+
+def failing(options, path):
+    raise ConfigError("no such text")
+
+
+@pytest.mark.parametrize(
+    ("words", "main", "reason"),
+    [
+        (["--seeds", "x"], None, "--seeds"),
+        (["--seeds", "0"], None, "--seeds"),
+        (["--seconds", "0"], None, "--seconds"),
+        ([], failing, "no such text"),
+    ],
+)
+def test_wrong_input_is_one_line(run, words, main, reason):
+    calls, code, output = run(*words, main=main)
+    assert calls == []
+    assert code == 2
+    assert reason in output.err
+    assert len(output.err.splitlines()) == 1
 
 
 def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch):
     def git(*words):
-        subprocess.run(
-            ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a", *words], check=True
-        )
+        user = ["-c", "user.name=a", "-c", "user.email=a"]
+        subprocess.run(["git", "-C", tmp_path, *user, *words], check=True)
 
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    (tmp_path / "package").mkdir()
-    copies = set()
+    code = tmp_path / "package" / "code.py"
+    code.parent.mkdir()
+    names = []
     for text in ("1", "2", "2"):  # without git, the code itself is named
-        (tmp_path / "package" / "code.py").write_text(text)
-        copies.add(command.commit())
-    (tmp_path / "package" / "code.py").unlink()
-    assert len(copies) == 2
-    assert all(name.startswith("files-") and not name.endswith("+") for name in copies)
+        code.write_text(text)
+        names.append(command.commit())
+    assert names[0] != names[1] == names[2]
+    assert names[0].startswith("files-")
+    assert not names[0].endswith("+")
+
+    code.unlink()
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "first")
     (tmp_path / "notes.txt").write_text("mine")
     assert not command.commit().endswith("+")
-    (tmp_path / "package" / "new.py").touch()
+    code.touch()
     assert command.commit().endswith("+")
 
 
 def test_a_duration_is_in_words():
-    words = {10: "less than a minute", 61: "about 1 minute", 200: "about 3 minutes"}
-    assert {seconds: command.in_minutes(seconds) for seconds in words} == words
+    assert command.in_minutes(10) == "less than a minute"
+    assert command.in_minutes(61) == "about 1 minute"
+    assert command.in_minutes(200) == "about 3 minutes"
 
 
 def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, capsys):

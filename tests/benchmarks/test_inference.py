@@ -5,8 +5,8 @@ from benchmarks import inference
 from tests.trained.conftest import small_run
 
 
-def test_every_shape_is_timed_in_both_ways(tmp_path, corpus_file, monkeypatch):
-    trained = small_run(tmp_path / "run", corpus_file, training__max_steps=1, model__n_layers=1)
+def test_every_shape_is_timed_in_both_ways(tmp_path, text_file, monkeypatch):
+    trained = small_run(tmp_path / "run", text_file, training__max_steps=1, model__n_layers=1)
     monkeypatch.setattr(inference, "SHAPES", ((1, 8), (2, 16)))
     monkeypatch.setattr(inference, "CHARS", 64)
     inference.main(Namespace(run=str(trained.run.path), repeats=2), tmp_path / "result")
@@ -14,6 +14,6 @@ def test_every_shape_is_timed_in_both_ways(tmp_path, corpus_file, monkeypatch):
     assert list(turns) == ["1 x 8", "2 x 16"]
     for candidates in turns.values():
         assert list(candidates) == ["PyTorch", "onnxruntime"]
-        assert all(
-            len(found) == 2 and found[0]["passes per second"] > 0 for found in candidates.values()
-        )
+        for measured in candidates.values():
+            assert len(measured) == 2
+            assert measured[0]["passes per second"] > 0

@@ -5,49 +5,48 @@ from benchmarks.report import by_variant, compared, difference
 LOSSES = {"base": [1.0, 2.0, 3.0], "better": [0.9, 1.91, 2.89], "alike": [1.1, 1.9, 3.0]}
 
 
-def results(losses: dict[str, list[float]], **others) -> dict:
+def results(losses, **others):
     """Results of trials with up to three seeds."""
-    common = {"chars": 1_500_000, "seq_len": 64, **others}
-    rows = [
-        {"variant": variant, "seed": seed, "results": {"loss": loss, **common}}
-        for variant, values in losses.items()
-        for seed, loss in enumerate(values)
-    ]
+    rows = []
+    for variant, values in losses.items():
+        for seed, loss in enumerate(values):
+            run = {"loss": loss, "chars": 1_500_000, "seq_len": 64, **others}
+            rows.append({"variant": variant, "seed": seed, "results": run})
     return by_variant(rows)
 
 
 def test_differences_are_paired_by_seed():
     """The seeds are far apart and the difference is the same for each: unpaired it would be lost."""
-    better, alike = (
-        difference(results(LOSSES), "loss", name, "base") for name in ("better", "alike")
-    )
+    better = difference(results(LOSSES), "loss", "better", "base")
     assert better.mean == pytest.approx(-0.1)
     assert better.stderr == pytest.approx(0.01 / 3**0.5)
     assert better.verdict == "better"
-    assert alike.verdict == "tie"
+    assert difference(results(LOSSES), "loss", "alike", "base").verdict == "tie"
+    assert difference(results(LOSSES), "loss", "base", "base") is None
     assert difference(results(LOSSES), "loss", "base", "") is None
+
     fewer = difference(results(LOSSES | {"better": [0.9, 1.91]}), "loss", "better", "base")
-    assert (fewer.mean, fewer.degrees_of_freedom) == (pytest.approx(-0.095), 1)
+    assert fewer.mean == pytest.approx(-0.095)
+    assert fewer.degrees_of_freedom == 1
 
 
 def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_long():
     name = "loss.valid_at_seq_len"
-    found = results(LOSSES, **{name: 1.0}) | results(
-        {"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0}
-    )
-    assert difference(found, name, "better", "base").mean == 0
-    assert difference(found, name, "longer", "base") is None
-    assert difference(found, "loss", "longer", "base") is not None
+    alike = results(LOSSES, **{name: 1.0})
+    longer = results({"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0})
+    both = alike | longer
+    assert difference(both, name, "better", "base").mean == 0
+    assert difference(both, name, "longer", "base") is None
+    assert difference(both, "loss", "longer", "base") is not None
 
 
 def test_the_table_shows_what_was_measured_and_how_sure_it_is():
-    columns = {"claim": {"better": "it is better"}}
-    base, better = compared(results(LOSSES), {"better": "base"}, {"loss": "the loss"}, columns)[:2]
+    def table(losses, columns):
+        return compared(results(losses), {"better": "base"}, {"loss": "the loss"}, columns)
+
+    base, better = table(LOSSES, {"claim": {"better": "it is better"}})[:2]
     assert base == {"": "base", "the loss": "2.000 ± 0.577", "claim": "", "characters": "1.50 M"}
     assert better["the loss"] == "1.900 ± 0.574 (-0.100 ± 0.006, better)"
     assert better["claim"] == "it is better"
-    one = results({name: values[:1] for name, values in LOSSES.items()})  # seed
-    assert (
-        compared(one, {"better": "base"}, {"loss": "loss"}, {})[1]["loss"]
-        == "0.900 (-0.100, unknown)"
-    )
+    one_seed = {name: values[:1] for name, values in LOSSES.items()}
+    assert table(one_seed, {})[1]["the loss"] == "0.900 (-0.100, unknown)"

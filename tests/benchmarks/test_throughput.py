@@ -24,9 +24,8 @@ def test_every_step_learns(name):
 def test_everyone_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(throughput, "SHAPES", [(SIZES, 8, 16)])
     monkeypatch.setattr(throughput, "SECONDS_PER_TURN", 0.01)
-    monkeypatch.setattr(
-        throughput, "RECIPES", {name: keys | EAGER for name, keys in RECIPES.items()}
-    )
+    eager = {name: keys | EAGER for name, keys in RECIPES.items()}
+    monkeypatch.setattr(throughput, "RECIPES", eager)
     throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
     table = json.loads((tmp_path / "result.json").read_text())["table"]
     assert [row[""] for row in table] == [f"2 layers of 32, 8 x 16: {name}" for name in RECIPES]

@@ -1,4 +1,3 @@
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +7,7 @@ from benchmarks import transfer
 from benchmarks.report import by_variant
 from benchmarks.transfer import interval_of, main, spread_of, table_of_tasks
 from configs.keys import ConfigError
+from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS
 from trained.task_results import FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE
@@ -16,29 +16,28 @@ from trained.task_results import FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE
 def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
     """Planted: an accuracy of 0.7 that varies with the seed and the text. Most of 400 intervals
     hold it."""
-    generator = np.random.Generator(np.random.PCG64(0))
+    generator = np.random.default_rng(0)
     held = 0
     for _ in range(400):
-        of_texts, of_seeds = generator.normal(0, 0.2, 200), generator.normal(0, 0.02, 3)
-        runs = []
-        for of_seed in of_seeds:
-            chances = np.clip(0.7 + of_seed + of_texts, 0, 1)
-            runs.append(
-                spread_of((generator.random((2, 200)) < chances).astype(float), np.ones(200))
-            )
+        of_texts = generator.normal(0, 0.2, 200)
+        of_seeds = generator.normal(0, 0.02, (3, 1))
+        chances = np.clip(0.7 + of_seeds + of_texts, 0, 1)
+        right = generator.random((2, 3, 200)) < chances
+        runs = [spread_of(right[:, i].astype(float), np.ones(200)) for i in range(3)]
         score = interval_of(runs)
         held += abs(score["mean"] - 0.7) <= score["margin"]
     assert held / 400 >= 0.93
 
 
 @pytest.mark.parametrize("mean", [0.1, 0.213])
-def test_runs_with_equal_scores_have_the_interval_of_the_test_texts(mean: float):
-    found = interval_of([{"mean": mean, "variance": 1e-4}] * 3)
-    assert found["margin"] == pytest.approx(0.0196, rel=1e-2)
+def test_runs_with_equal_scores_have_the_interval_of_the_test_texts(mean):
+    interval = interval_of([{"mean": mean, "variance": 1e-4}] * 3)
+    assert interval["margin"] == pytest.approx(0.0196, rel=1e-2)
 
 
 def test_the_mean_counts_labels_and_not_examples():
-    right, counts = np.array([[1.0, 9.0], [3.0, 5.0]]), np.array([4.0, 12.0])
+    right = np.array([[1.0, 9.0], [3.0, 5.0]])
+    counts = np.array([4.0, 12.0])
     assert spread_of(right, counts)["mean"] == pytest.approx(9 / 16)
     assert interval_of([spread_of(right, counts)])["margin"] is None
 
@@ -55,7 +54,7 @@ def planted(variant, seed, accuracy):
         FROM_SCRATCH: spread(0.55),
         NGRAMS: spread(0.5),
     }
-    gains = {name: spread(accuracy - scores[name]["mean"]) for name in (FROM_SCRATCH, NGRAMS)}
+    gains = {FROM_SCRATCH: spread(accuracy - 0.55), NGRAMS: spread(accuracy - 0.5)}
     tasks = {task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]}
     results = {"loss.valid": 0.6, "chars": 1e6, "corpus": PLAY, "tasks": tasks}
     return {"variant": variant, "seed": seed, "results": results}
@@ -71,21 +70,27 @@ def test_the_table_says_what_the_first_preset_beats():
     assert losses == {"": "`loss.valid` on play", "base": "0.600 ± 0.000", "quick": "0.600 ± 0.000"}
 
 
-def test_runs_that_learn_from_other_labels_are_measured_anew(tmp_path, monkeypatch):
-    """Finished runs are found again by their trials, which hold all that decides a result."""
-    tried = []
+def test_presets_and_the_peer_are_trained_on_both_texts_and_measured_anew_with_other_labels(
+    tmp_path, monkeypatch
+):
+    """Finished runs are found again by their keys and facts, which hold all that decides a
+    result."""
+    trials = []
 
-    def run_trials(path, trials, measure, seconds_per_run):
-        tried.append(trials)
-        return [trial | planted(trial["variant"], trial["seed"], 0.7) for trial in trials]
+    def run_trials(path, variants, seeds, measure, seconds_per_run, **facts):
+        trials.extend(keys | facts for keys in variants.values())
+        return [planted(name, seed, 0.7) for name in variants for seed in range(seeds)]
+
+    def compare(presets, labels=64, draws=2):
+        options = {"presets": presets, "labels": labels, "draws": draws}
+        main(SimpleNamespace(**options, seconds=600.0, seeds=1), tmp_path / "x")
 
     monkeypatch.setattr(transfer, "run_trials", run_trials)
-    options = {"seconds": 600.0, "seeds": 1}
-    for labels, draws in ((64, 2), (16, 2), (64, 3)):
-        main(
-            SimpleNamespace(labels=labels, draws=draws, presets=["base"], **options), tmp_path / "x"
-        )
-    known = [json.dumps(trial, sort_keys=True) for trials in tried for trial in trials]
-    assert len(set(known)) == len(known)
-    with pytest.raises(ConfigError, match="unknown preset"):
-        main(SimpleNamespace(labels=64, draws=2, presets=["bse"], **options), tmp_path / "x")
+    compare(["base", "peer"])
+    compare(["base"], labels=16)
+    compare(["base"], draws=3)
+    assert all(trials.count(trial) == 1 for trial in trials)
+    assert [trial["data.corpus"] for trial in trials[:4]] == 2 * [PLAY] + 2 * [TINY_SHAKESPEARE]
+    assert trials[1]["model.architecture"] == "benchmarks/models.py:modernbert"
+    with pytest.raises(ConfigError, match="unknown preset 'bse': choose from base"):
+        compare(["bse"])

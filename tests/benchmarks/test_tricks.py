@@ -6,7 +6,7 @@ import pytest
 from benchmarks import tricks
 from benchmarks.command import recipe
 from benchmarks.trials import COMMON
-from benchmarks.tricks import BASE, chosen, main, steps_in_the_same_time
+from benchmarks.tricks import BASE, main, steps_in_the_same_time
 from configs.checks import BUDGETS
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.keys import ConfigError
@@ -22,13 +22,6 @@ def test_every_trick_changes_quick_and_has_a_source_and_a_claim():
         assert not {*COMMON, *BUDGETS} & set(row["keys"]), name
 
 
-def test_names_choose_tricks():
-    assert chosen([]) == recipe("tricks")
-    assert list(chosen(["mask_only", "bigrams"])) == ["bigrams", "mask_only"]
-    with pytest.raises(ConfigError, match=r"^unknown trick 'bigram': did you mean bigrams\?$"):
-        chosen(["bigrams", "bigram"])
-
-
 @pytest.mark.parametrize(
     ("time", "steps"), [(1.0, 500), (1.019, 500), (0.981, 500), (1.25, 400), (0.5, 1000), (3, 165)]
 )
@@ -40,30 +33,23 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
     """Without training: `bigrams` takes twice the time per step, and a loss is 1 / steps."""
     trained = []
 
-    def run_trials(path, trials, measure, seconds_per_run):
-        trained.extend(trials)
-        found = []
-        for trial in trials:
-            steps, factor = (
-                trial["keys"]["training.max_steps"],
-                2 if trial["variant"] == "bigrams" else 1,
-            )
-            results = {
-                "loss.valid": 1 / steps,
-                "seconds": steps * factor,
-                "chars": steps,
-                "seq_len": 64,
-            }
-            found.append(trial | {"commit": "1234567", "results": results})
-        return found
+    def run_trials(path, variants, seeds, measure, seconds_per_run):
+        rows = []
+        for name, keys in variants.items():
+            steps = keys["training.max_steps"]
+            trained.append((name, steps))
+            results = {"loss.valid": 1 / steps, "seconds": steps, "chars": steps, "seq_len": 64}
+            if name == "bigrams":
+                results["seconds"] *= 2
+            row = {"variant": name, "commit": "1234567"}
+            rows += [row | {"seed": seed, "results": dict(results)} for seed in range(seeds)]
+        return rows
 
     monkeypatch.setattr(tricks, "run_trials", run_trials)
-    main(SimpleNamespace(names=["bigrams", "mask_only"], steps=100, seeds=2), tmp_path / "tricks")
-    again = [
-        (trial["variant"], trial["seed"], trial["keys"]["training.max_steps"])
-        for trial in trained[6:]
-    ]
-    assert again == [("bigrams", 0, 50), ("bigrams", 1, 50)]
+    options = SimpleNamespace(names=["bigrams", "mask_only"], steps=100, seeds=2)
+    main(options, tmp_path / "tricks")
+    assert trained == [(BASE, 100), ("bigrams", 100), ("mask_only", 100), ("bigrams", 50)]
+
     content = json.loads((tmp_path / "tricks.json").read_text())
     losses = {trial["variant"]: trial["results"]["loss.same_time"] for trial in content["trials"]}
     assert losses == {BASE: 1 / 100, "bigrams": 1 / 50, "mask_only": 1 / 100}
@@ -72,3 +58,8 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
     assert row["at equal seconds"] == "0.020 ± 0.000 (+0.010 ± 0.000, unknown)"
     assert row["step time"] == "2.00 (2.00 to 2.00)"
     assert row["source: claim"].startswith("modded-nanogpt (Jordan et al. 2024): tables of bigrams")
+
+
+def test_an_unknown_trick_is_refused_with_its_nearest_names(tmp_path):
+    with pytest.raises(ConfigError, match=r"^unknown trick 'bigram': choose from bigrams"):
+        main(SimpleNamespace(names=["bigram"], steps=1, seeds=1), tmp_path)

@@ -14,7 +14,8 @@ def test_every_candidate_has_one_turn_per_round_and_comes_first_in_turn():
 def test_a_ratio_is_between_turns_of_the_same_round(tmp_path):
     """The machine becomes ten times slower in the second of three rounds; medians of the speeds do
     not tell."""
-    slow, fast = iter([100.0, 10.0, 1000.0]), iter([200.0, 15.0, 4000.0])
+    slow = iter([100.0, 10.0, 1000.0])
+    fast = iter([200.0, 15.0, 4000.0])
     pair = {
         "slow": lambda: {"speed": next(slow), "MB": 2.5},
         "fast": lambda: {"speed": next(fast), "MB": 1234.5},
