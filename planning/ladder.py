@@ -84,13 +84,12 @@ class Rung(NamedTuple):
 
 def shape_keys(d_model: int, n_layers: int) -> dict[str, int]:
     """The keys of a size; d_ff and the heads follow the presets."""
-    keys = {
-        "d_model": d_model,
-        "n_layers": n_layers,
-        "d_ff": 2 * d_model,
-        "n_heads": max(4, d_model // 64),
+    return {
+        "model.d_model": d_model,
+        "model.n_layers": n_layers,
+        "model.d_ff": 2 * d_model,
+        "model.n_heads": max(4, d_model // 64),
     }
-    return {f"model.{name}": value for name, value in keys.items()}
 
 
 def built(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]) -> Configs:
@@ -194,35 +193,30 @@ def rungs(
     weight, or else the smallest. Raises InputError if not even the shortest ladder fits.
     """
     chars_per_step = values["training.chars_per_step"]
-    kept = min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled(values) else 0.0
-    seconds_per_size = (seconds - spent - kept) / N_SIZES
-
-    def rungs_of(shape: Shape, shares: list[float]) -> list[Rung]:
-        extra = seconds_around(shape, n_read)
-        left = seconds_per_size - len(shares) * extra
-        n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
-        lengths = [int(n_steps * share) * chars_per_step for share in shares]
-        return [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
-
+    to_compile = SECONDS_TO_COMPILE if is_compiled(values) else 0.0
+    seconds_per_size = (seconds - spent - min(to_compile, seconds / 4)) / N_SIZES
     for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, SPACINGS):
         shares = [ratio**i for i in range(n_lengths)]
         for first in reversed(range(len(shapes) - N_SIZES + 1)):
             ladder = list[Rung]()
             for shape in shapes[first : first + N_SIZES]:
-                ladder += rungs_of(shape, shares)
+                around = seconds_around(shape, n_read)
+                left = seconds_per_size - n_lengths * around
+                n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
+                lengths = [int(n_steps * share) * chars_per_step for share in shares]
+                ladder += [Rung(shape, n, n / shape.chars_per_second + around) for n in lengths]
             longest = ladder[-1]
-            is_long = all(rung.n_chars >= fewest * chars_per_step for rung in ladder)
-            if is_long and (first == 0 or longest.n_chars >= longest.shape.n_weights):
+            shortest = min(rung.n_chars for rung in ladder)
+            is_large_enough = first == 0 or longest.n_chars >= longest.shape.n_weights
+            if shortest >= fewest * chars_per_step and is_large_enough:
                 return sorted(ladder, key=lambda rung: rung.seconds)
 
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
-    costs = [
-        n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
-        for shape in shapes[:N_SIZES]
-    ]
-    needed = spent + N_SIZES * max(costs)
-    if is_compiled(values):
-        needed = min(needed + SECONDS_TO_COMPILE, needed / 0.75)
+    needed = 0.0
+    for shape in shapes[:N_SIZES]:
+        cost = n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
+        needed = max(needed, spent + N_SIZES * cost)
+    needed = min(needed + to_compile, needed / 0.75)
     remedy = "raise --ladder-seconds (a tenth of --seconds if it is not given)"
     if values["training.threads"] == 0:
         remedy += ", or try training.threads=1 if other programs are running"

@@ -2,9 +2,7 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
@@ -38,14 +36,14 @@ VALUES = {
 }
 
 
-def shapes(speed: float) -> list[Shape]:
+def shapes(speed):
     """Shapes whose speed falls with their weights."""
     return [
         Shape(shape_keys(*size), 10_000 * 4**i, speed / 2**i) for i, size in enumerate(SIZES[:4])
     ]
 
 
-def ladder_of(speed: float, seconds: float, spent: float = 0.0, **keys: Any) -> list[Rung]:
+def ladder_of(speed, seconds, spent=0.0, **keys):
     return rungs(shapes(speed), seconds, VALUES | dotted(keys), READ, spent)
 
 
@@ -111,13 +109,13 @@ def test_more_time_makes_no_fewer_rungs_and_larger_models():
     assert max(rung.shape.n_weights for rung in short) < max(rung.shape.n_weights for rung in long)
 
 
-def refusal_of(seconds: float, **more: Any) -> str:
+def refusal_of(seconds, **more):
     with one_line(ValueError, r"a ladder needs about \d+ s at these speeds: raise") as refused:
         ladder_of(20_000, seconds, **more)
     return str(refused.value)
 
 
-def least_seconds(**more: Any) -> int:
+def least_seconds(**more):
     return int(re.findall(r"\d+", refusal_of(5, **more))[0])
 
 
@@ -163,8 +161,8 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
     clock = 0.0
     loss = {"loss": torch.zeros(())}
 
-    def step_of(seconds: float) -> Callable:
-        def step(stage: Stage) -> dict:
+    def step_of(seconds):
+        def step(stage):
             nonlocal clock
             clock += seconds
             return loss

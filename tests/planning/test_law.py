@@ -25,9 +25,7 @@ SIZE_UNIT = 40_000
 LENGTH_UNIT = 1_000_000
 
 
-def planted(
-    n_weights: float, n_chars: float, n_text: float = FRESH, repeats: float = REPEATS
-) -> float:
+def planted(n_weights, n_chars, n_text=FRESH, repeats=REPEATS):
     """The loss by a law that the fit does not know."""
     trained = n_chars
     if n_chars > n_text:
@@ -38,7 +36,7 @@ def planted(
     return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
 
 
-def ladder(noise: float = NOISE, n_text: float = FRESH, seed: int = 0) -> list[Run]:
+def ladder(noise=NOISE, n_text=FRESH, seed=0):
     random = np.random.default_rng(seed)
     runs = []
     for n_weights, n_chars in LADDER:
@@ -133,7 +131,7 @@ def test_repetitions_are_worth_less_than_fresh_text():
     result = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
     fresh = Law(result.runs, FRESH, FLOOR, result.draws)
 
-    def excess(law: Law, n_chars: int) -> np.ndarray:
+    def excess(law, n_chars):
         return law.excess_and_deviation(160_000, n_chars)[0]
 
     gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)]

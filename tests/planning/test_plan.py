@@ -1,8 +1,6 @@
 """A plan from the command line to the run that follows it."""
 
 from argparse import Namespace
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,7 +33,7 @@ def short(monkeypatch):
 ROW = {"chars": 1_000, "low": 1.0, "loss": 2.0, "high": 3.0}
 
 
-def write_plan(path: Path, printed: Callable[..., str], *words: str) -> str:
+def write_plan(path, printed, *words):
     """Plan a run on the play; returns what plan.py prints."""
     ladder = ("--ladder-seconds", "10")
     return printed(plan.main, "data.corpus=play", *KEYS, *ladder, "--write", path, *words)
@@ -122,7 +120,7 @@ def test_a_loss_is_reached_in_the_least_time():
     law = fitted(floor=FLOOR)
     shapes = [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
 
-    def chosen(**budget: float) -> plan.Choice:
+    def chosen(**budget):
         none = dict.fromkeys(("seconds", "chars", "loss"))
         return plan.chosen(law, shapes, Namespace(**none | budget))
 
