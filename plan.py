@@ -30,7 +30,7 @@ from runs.files import to_yaml, write_atomically
 
 LADDER_SECONDS = 60.0  # without --seconds
 LADDER_SHARE = 0.1  # of --seconds
-LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
+LENGTHS = np.geomspace(1e5, 1e13, 81)  # of runs that may reach a loss
 
 
 class Choice(NamedTuple):

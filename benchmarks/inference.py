@@ -32,10 +32,9 @@ def main(options: Namespace, path: Path) -> None:
         file = Path(folder) / "model.onnx"
         export(trained, file)
         session = open_session(file, torch.get_num_threads())
-    groups = {
-        f"{batch} x {length}": candidates(trained, session, batch, length)
-        for batch, length in SHAPES
-    }
+    groups = {}
+    for batch, length in SHAPES:
+        groups[f"{batch} x {length}"] = candidates(trained, session, batch, length)
     facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"]}
     compare(path, groups, options.repeats, base="PyTorch", warmup=1, **facts)
 

@@ -27,7 +27,7 @@ import torch
 
 import data.corpus
 from benchmarks.command import run_benchmark
-from benchmarks.turns import Candidates, Measures, compare
+from benchmarks.turns import Measures, compare
 from configs.command_line.command import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
@@ -42,22 +42,20 @@ SECONDS = 3.0  # per measurement of the reader
 def main(options: Namespace, path: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        texts = {share: folder / f"{share}.txt" for share in set(SHARES.values())}
-        for share, text in texts.items():
-            write(text, share * options.megabytes)
-        conversions: Candidates = {
-            tokens: partial(in_process, convert, texts[share], tokens, folder / tokens)
-            for tokens, share in SHARES.items()
-        }
-        readers: Candidates = {
-            f"windows of {n} x {length}": partial(
-                in_process, read, texts[1.0], folder / "characters", n, length
+        conversions = {}
+        for tokens, share in SHARES.items():
+            text = folder / f"{share}.txt"
+            if not text.exists():
+                write(text, share * options.megabytes)
+            conversions[tokens] = partial(in_process, convert, text, tokens, folder / tokens)
+        readers = {}
+        for shape in SHAPES:
+            name = f"windows of {shape[0]} x {shape[1]}"
+            readers[name] = partial(
+                in_process, read, folder / "1.0.txt", folder / "characters", *shape
             )
-            for n, length in SHAPES
-        }
-        compare(
-            path, {"conversion": conversions, "reader": readers}, 1, megabytes=options.megabytes
-        )
+        groups = {"conversion": conversions, "reader": readers}
+        compare(path, groups, 1, megabytes=options.megabytes)
 
 
 def write(path: Path, megabytes: float) -> None:
@@ -71,9 +69,8 @@ def write(path: Path, megabytes: float) -> None:
 
 def in_process(function: Callable[..., Measures], *arguments: Any) -> Measures:
     """The result of a function that runs in a new process."""
-    with ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), initializer=tracking.be_quiet
-    ) as pool:
+    new = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, new, initializer=tracking.be_quiet) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -81,12 +78,10 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
     """Survey and convert a text with an empty cache."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    if data_of(text, tokens, cache).stored_tokens is None:
-        raise ConfigError(
-            f"{text.stat().st_size / 1e6:.0f} MB of text are read without converting: raise --megabytes"
-        )
-    seconds = time.perf_counter() - began
     megabytes = text.stat().st_size / 1e6
+    if data_of(text, tokens, cache).stored_tokens is None:
+        raise ConfigError(f"{megabytes:.0f} MB are read without converting: raise --megabytes")
+    seconds = time.perf_counter() - began
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {
         "MB": megabytes,
@@ -98,9 +93,8 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
 
 def data_of(text: Path, tokens: str, cache: Path) -> Any:
     data.corpus.CACHE = cache
-    return configs_of(
-        resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})
-    ).data
+    keys = {"data.corpus": str(text), "data.tokens": tokens}
+    return configs_of(resolve({"device": "cpu"}, keys)).data
 
 
 def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:

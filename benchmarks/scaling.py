@@ -68,6 +68,7 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
     known = fit(runs, floor=floor)
     unknown = fit(runs)
     laws = {"with the known floor": known, "with an unknown floor": unknown}
+
     table = []
     for run in tests:
         row = {"": described(run), "measured": f"{run.loss:.4f}"}
@@ -75,8 +76,10 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
             row[name] = law.predict(run.n_weights, run.n_chars).words(4)
         table.append(row)
     for i, exponent in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
-        intervals = {name: Interval.of(law.draws[i]).words(2) for name, law in laws.items()}
-        table.append({"": exponent, **intervals})
+        row = {"": exponent}
+        for name, law in laws.items():
+            row[name] = Interval.of(law.draws[i]).words(2)
+        table.append(row)
     floors = Interval.of(unknown.floors).words(4)
     table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})
     save_results(path, table, trials=ladder + unseen)
@@ -95,6 +98,7 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         "tiny Shakespeare": load_corpus(TINY_SHAKESPEARE),
         "natural text": natural,
     }
+
     table: list[dict[str, str]] = []
     rows: list[dict[str, Any]] = []
     for name, corpus in corpora.items():
@@ -105,20 +109,24 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         known_floor = floor if name == "the play" else None
         law = fit(runs_of(ladder), n_text=n_chars(corpus), floor=known_floor)
         for run in runs_of(tests):
-            predicted = law.predict(run.n_weights, run.n_chars)
-            difference = predicted.loss - run.loss
-            row = {
-                "": f"{name}: {described(run)}",
-                "measured": f"{run.loss:.4f}",
-                "predicted (80%)": predicted.words(4),
-                "difference": f"{difference:+.4f}",
-                "inside": "yes" if predicted.low <= run.loss <= predicted.high else "no",
-            }
-            if known_floor is not None:
-                row["of the excess"] = f"{difference / (run.loss - floor):+.0%}"
-            table.append(row)
-        rows += [each | {"text": name} for each in (*ladder, *tests)]
+            table.append({"": f"{name}: {described(run)}", **compared(law, run)})
+        rows += [each | {"text": name} for each in ladder + tests]
     save_results(path, table, trials=rows)
+
+
+def compared(law: Law, run: Run) -> dict[str, str]:
+    """The loss of a run beside its prediction."""
+    predicted = law.predict(run.n_weights, run.n_chars)
+    difference = predicted.loss - run.loss
+    row = {
+        "measured": f"{run.loss:.4f}",
+        "predicted (80%)": predicted.words(4),
+        "difference": f"{difference:+.4f}",
+        "inside": "yes" if predicted.low <= run.loss <= predicted.high else "no",
+    }
+    if law.known_floor is not None:
+        row["of the excess"] = f"{difference / (run.loss - law.known_floor):+.0%}"
+    return row
 
 
 def n_chars(corpus: Corpus) -> int:
@@ -150,13 +158,12 @@ def trials(
                 keys["seed"] = seed + d_model + n_layers + round(1_000 * millions)
                 run, _ = train(values, corpus, keys, n)
                 write_json(file, run._asdict() | {"keys": keys, "commit": commit()})
-                size = f"{n_layers} x {d_model}, {millions:g} M characters"
-                print(f"{name}: {size}: {run.loss:.4f}", flush=True)
+                print(f"{name}: {described(run)}: {run.loss:.4f}", flush=True)
             finished.append(json.loads(file.read_text()))
     return finished
 
 
-def runs_of(trials: Sequence[Mapping[str, Any]]) -> list[Run]:
+def runs_of(trials: list[dict[str, Any]]) -> list[Run]:
     return [Run(each["n_weights"], each["n_chars"], each["loss"]) for each in trials]
 
 

@@ -18,7 +18,6 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +38,18 @@ SECONDS_BETWEEN_EVALUATIONS = 10.0  # of training
 def main(options: Namespace, path: Path) -> int:
     """Run both parts, print the results, and write JSON; returns the exit code, 1 if memory grew or
     weights differ."""
-    parts = {
-        "memory": partial(soak, minutes=options.minutes),
-        "kills": partial(kill, times=options.kills),
-    }
-    minutes = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
-    print(
-        in_minutes(60 * (minutes[options.only] if options.only else sum(minutes.values()))),
-        flush=True,
-    )
+    parts = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
+    if options.only:
+        parts = {options.only: parts[options.only]}
+    print(in_minutes(60 * sum(parts.values())), flush=True)
+
     passed = True
-    with tempfile.TemporaryDirectory() as folder:
-        for name in [options.only] if options.only else parts:
-            results = parts[name](Path(folder))
-            save_results(path.with_name(f"{path.name}_{name}"), **results)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in parts:
+            is_memory = part == "memory"
+            results = soak(folder, options.minutes) if is_memory else kill(folder, options.kills)
+            save_results(path.with_name(f"{path.name}_{part}"), **results)
             passed &= results["passed"]
     return 0 if passed else 1
 
@@ -71,28 +68,26 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
     kills: list[dict[str, Any]] = []
     while len(kills) < times:
         process = start(keys)
-        moment = generator.uniform(0.0, 1.0) * seconds
+        moment = generator.uniform(0.0, seconds)
         time.sleep(moment)
         process.kill()
         run = run_in(process.communicate()[0])
-        if (
-            run is None
-            or not has_checkpoint(run.checkpoints)
-            or run.status()["status"] == "completed"
-        ):
-            continue  # killed before its first save or after its last: nothing to resume
+        if run is None or not has_checkpoint(run.checkpoints):
+            continue  # killed before its first save
+        if run.status()["status"] == "completed":
+            continue
         resumed, _ = train(["--resume", str(run.path)])
-        step = next(event["step"] for event in run.events() if event["event"] == "resumed")
         weights = load_weights(resumed.checkpoints / "last.safetensors")
-        is_same = all(weights[name].equal(expected[name]) for name in expected)
-        kills.append(
-            {
-                "after_seconds": round(moment, 1),
-                "resumed_from_step": step,
-                "has_same_weights": is_same,
-            }
-        )
-        print(f"kill {len(kills)}: {kills[-1]}", flush=True)
+        result = {
+            "after_seconds": round(moment, 1),
+            "resumed_from_step": next(
+                event["step"] for event in run.events() if event["event"] == "resumed"
+            ),
+            "has_same_weights": all(weights[name].equal(expected[name]) for name in expected),
+        }
+        kills.append(result)
+        print(f"kill {len(kills)}: {result}", flush=True)
+
     n_same = sum(each["has_same_weights"] for each in kills)
     words = f"{n_same} of {times} end with the same weights, bit for bit"
     table = [{"test": f"{times} runs killed at random moments, then resumed", "result": words}]
@@ -117,17 +112,18 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
             if time.monotonic() - began > seconds:
                 process.send_signal(signal.SIGINT)
                 process.wait()
-    found = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
-    first, last = (f"{found[name]:.0f} MiB" for name in ("mib_at_first", "mib_at_last"))
-    words = f"at most {first} in the ten minutes after the warm-up, {last} in the last ten"
+    grown = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
+    words = (
+        f"at most {grown['mib_at_first']:.0f} MiB in the ten minutes after the warm-up,"
+        f" {grown['mib_at_last']:.0f} MiB in the last ten"
+    )
+    test = f"memory in {minutes:g} minutes of training with a dashboard"
     return {
-        "table": [
-            {"test": f"memory in {minutes:g} minutes of training with a dashboard", "result": words}
-        ],
-        "passed": process.returncode == 130 and found["growth"] <= ALLOWED_GROWTH,
+        "table": [{"test": test, "result": words}],
+        "passed": process.returncode == 130 and grown["growth"] <= ALLOWED_GROWTH,
         "minutes": minutes,
         "exit_code": process.returncode,  # 130: ended by Ctrl-C, as intended
-        **found,
+        **grown,
         "every_minute_mib": series[:: int(60 / SECONDS_BETWEEN_SAMPLES)],
     }
 
@@ -135,14 +131,8 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
     """The address of a dashboard."""
-    command = [
-        sys.executable,
-        "dashboard.py",
-        "--port",
-        "0",
-        "--db",
-        str(folder / "dashboard.sqlite3"),
-    ]
+    database = str(folder / "dashboard.sqlite3")
+    command = [sys.executable, "dashboard.py", "--port", "0", "--db", database]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -11,23 +11,13 @@ from configs.command_line.command import resolve
 from configs.keys import ConfigError
 from data.corpus import load_corpus
 from planning import ladder
-from planning.ladder import (
-    SIZES,
-    Rung,
-    Shape,
-    climb,
-    measured,
-    measured_shapes,
-    rungs,
-    shape_keys,
-)
+from planning.ladder import SIZES, Rung, Shape, climb, measured, measured_shapes, rungs, shape_keys
 from planning.law import MIN_RUNS
 from tests.conftest import TINY, dotted, one_line
 from training.callbacks.health_checks import HealthCheckError
 from training.schedule import Stage
 
 STEP = 2_048
-READ = 100_000
 VALUES = {
     "training.chars_per_step": STEP,
     "training.compile": False,
@@ -36,15 +26,16 @@ VALUES = {
 }
 
 
-def shapes(speed):
-    """Shapes whose speed falls with their weights."""
-    return [
-        Shape(shape_keys(*size), 10_000 * 4**i, speed / 2**i) for i, size in enumerate(SIZES[:4])
-    ]
-
-
 def ladder_of(speed, seconds, spent=0.0, **keys):
-    return rungs(shapes(speed), seconds, VALUES | dotted(keys), READ, spent)
+    """The rungs of shapes whose speed falls with their weights."""
+    shapes = []
+    for i, size in enumerate(SIZES[:4]):
+        shapes.append(Shape(shape_keys(*size), 10_000 * 4**i, speed / 2**i))
+    return rungs(shapes, seconds, VALUES | dotted(keys), 100_000, spent)
+
+
+def sizes_of(planned):
+    return {rung.shape.n_weights for rung in planned}
 
 
 @pytest.mark.parametrize(
@@ -53,20 +44,22 @@ def ladder_of(speed, seconds, spent=0.0, **keys):
 )
 def test_a_ladder_takes_its_time(speed, seconds):
     planned = ladder_of(speed, seconds)
-    assert 0.8 * seconds < sum(rung.seconds for rung in planned) <= seconds
+    costs = [rung.seconds for rung in planned]
+    assert 0.8 * seconds < sum(costs) <= seconds
+    assert costs == sorted(costs)
     assert len(planned) >= MIN_RUNS
-    assert len({rung.shape.n_weights for rung in planned}) >= 2
-    assert all(rung.n_chars % STEP == 0 and rung.n_chars >= 12 * STEP for rung in planned)
-    assert [rung.seconds for rung in planned] == sorted(rung.seconds for rung in planned)
+    assert len(sizes_of(planned)) >= 2
+    for rung in planned:
+        assert rung.n_chars % STEP == 0
+        assert rung.n_chars >= 12 * STEP
 
 
 def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
     planned = ladder_of(80_000, 360)
-    for n_weights in {rung.shape.n_weights for rung in planned}:
-        lengths = [rung.n_chars for rung in planned if rung.shape.n_weights == n_weights]
-        assert len(lengths) == 4
-        assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
     assert len(planned) == 8
+    for n_weights in sizes_of(planned):
+        lengths = [rung.n_chars for rung in planned if rung.shape.n_weights == n_weights]
+        assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(360, 15), (40, 10)])
@@ -90,23 +83,24 @@ def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
 
 
 def test_measuring_the_sizes_keeps_to_its_share_of_the_time(monkeypatch):
-    taken = [0.0]  # seconds per size
+    taken = [0]  # seconds per size
 
     def takes_twice_as_long(values, corpus, keys, **_):
-        taken.append(2 * taken[-1] or 1.0)
+        taken.append(2 * taken[-1] or 1)
         return Shape(keys, 10**6, 1e6)
 
     monkeypatch.setattr(ladder, "measured", takes_twice_as_long)
     monkeypatch.setattr(ladder, "time", Namespace(monotonic=lambda: sum(taken)))
-    assert len(measured_shapes({}, None, 600)) == 6
-    assert sum(taken) == 63  # another size would need 64 more, and 120 are left for all
+    measured_shapes({}, None, 600)
+    # another size would need 64 more, and 120 are left for all
+    assert taken == [0, 1, 2, 4, 8, 16, 32]
 
 
 def test_more_time_makes_no_fewer_rungs_and_larger_models():
     short = ladder_of(80_000, 40)
     long = ladder_of(80_000, 2_000)
     assert len(short) <= len(long)
-    assert max(rung.shape.n_weights for rung in short) < max(rung.shape.n_weights for rung in long)
+    assert max(sizes_of(short)) < max(sizes_of(long))
 
 
 def refusal_of(seconds, **more):
@@ -147,45 +141,47 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     small = [measured(*tiny, shape_keys(d_model, 1)) for d_model in (8, 16)]
     assert small[0].n_weights < small[1].n_weights
     assert min(shape.chars_per_second for shape in small) > 0
+
     planned = [Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
     runs, rows = climb(*tiny, planned)
-    assert [run[:2] for run in runs] == [(rung.shape.n_weights, rung.n_chars) for rung in planned]
+    for run, rung in zip(runs, planned, strict=True):
+        assert run.n_weights == rung.shape.n_weights
+        assert run.n_chars == rung.n_chars
+    assert runs[-1].loss < runs[0].loss
     assert rows[-1]["chars"] == planned[-1].n_chars
     assert rows[-1]["learning_rate"] < rows[0]["learning_rate"]
     assert len(rows) == ladder.EVALUATIONS
-    assert runs[-1].loss < runs[0].loss
 
 
 def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
     """At 100 and 25 characters per second, 100 characters take 0.5 + 2 seconds."""
-    clock = 0.0
-    loss = {"loss": torch.zeros(())}
+    clock = []
 
     def step_of(seconds):
         def step(stage):
-            nonlocal clock
-            clock += seconds
-            return loss
+            clock.append(seconds)
+            return {"loss": torch.zeros(())}
 
         step.chars_per_step = 100
         return step
 
     rows = [(step_of(1.0), [Stage(0.5, 32, 0.15)]), (step_of(4.0), [Stage(1.0, 64, 0.15)])]
     monkeypatch.setattr(ladder, "warmed_up", lambda configs, report: rows)
-    monkeypatch.setattr(ladder.time, "perf_counter", lambda: clock)
+    monkeypatch.setattr(ladder.time, "perf_counter", lambda: sum(clock))
     assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(100 / 2.5)
 
 
+SHAPE = Shape(shape_keys(8, 1), 1, 1.0)
+
+
 def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
-    shape = Shape(shape_keys(8, 1), 1, 1.0)
-    planned = [Rung(shape, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
-    runs, _ = climb(*tiny, [*planned, Rung(shape, 10**12, 0.01)])
+    planned = [Rung(SHAPE, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
+    runs, _ = climb(*tiny, [*planned, Rung(SHAPE, 10**12, 0.01)])
     assert len(runs) == MIN_RUNS
 
 
 def test_a_ladder_that_diverges_is_refused(tiny):
     values, corpus = tiny
     values["training.learning_rate"] = 100.0
-    shape = Shape(shape_keys(8, 1), 1, 1.0)
     with one_line(HealthCheckError, "lower training.learning_rate"):
-        climb(values, corpus, [Rung(shape, 40 * 512, 1.0)])
+        climb(values, corpus, [Rung(SHAPE, 40 * 512, 1.0)])

@@ -25,19 +25,18 @@ SIZE_UNIT = 40_000
 LENGTH_UNIT = 1_000_000
 
 
-def planted(n_weights, n_chars, n_text=FRESH, repeats=REPEATS):
+def planted(n_weights, n_chars, n_text=FRESH):
     """The loss by a law that the fit does not know."""
-    trained = n_chars
+    start = n_chars / LENGTH_UNIT
     if n_chars > n_text:
-        n_chars = n_text + n_text * repeats * (1 - np.exp(-(n_chars / n_text - 1) / repeats))
+        n_chars = n_text * (1 + REPEATS * (1 - np.exp(-(n_chars / n_text - 1) / REPEATS)))
     size = n_weights / SIZE_UNIT
     length = n_chars / LENGTH_UNIT
-    start = trained / LENGTH_UNIT
     return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
 
 
-def ladder(noise=NOISE, n_text=FRESH, seed=0):
-    random = np.random.default_rng(seed)
+def ladder(noise=NOISE, n_text=FRESH):
+    random = np.random.default_rng(0)
     runs = []
     for n_weights, n_chars in LADDER:
         excess = planted(n_weights, n_chars, n_text) - FLOOR
@@ -55,14 +54,14 @@ def test_a_planted_law_is_recovered(floor):
     for i, exponent, error in ((1, A, 0.3), (3, S, 0.15), (5, B, 0.15), (6, C, 0.15)):
         low, middle, high = np.quantile(result.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
-        assert abs(middle - exponent) < error
-    low, high = np.quantile(result.draws[3], (0.025, 0.975))
+        assert middle == pytest.approx(exponent, abs=error)
     # the runs tell more about s than the prior
-    assert high - low < 0.9 * 2 * 1.96 * priors(floor)[1][3]
+    width = np.diff(np.quantile(result.draws[3], (0.025, 0.975)))
+    assert width < 0.9 * 2 * 1.96 * priors(floor)[1][3]
     low, high = np.quantile(result.floors, (0.025, 0.975))
     assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
-    predicted = result.predict(320_000, 10_000_000)
-    assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.02)
+    point = (320_000, 10_000_000)
+    assert result.predict(*point).loss == pytest.approx(planted(*point), abs=0.02)
 
 
 def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
@@ -79,8 +78,8 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
 
 def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(monkeypatch):
     monkeypatch.setattr(law, "PLAY_PRIORS", law.PRIORS)  # equal priors: only the floor differs
-    laws = fit(ladder(), floor=FLOOR), fitted(floor=None)
-    known, unknown = (each.predict(640_000, 5_000_000_000) for each in laws)
+    known = fit(ladder(), floor=FLOOR).predict(640_000, 5_000_000_000)
+    unknown = fitted(floor=None).predict(640_000, 5_000_000_000)
     assert known.low < known.loss < known.high
     assert unknown.high - unknown.low > 1.1 * (known.high - known.low)
 
@@ -106,23 +105,26 @@ def test_too_few_runs_are_refused(runs):
 def test_intervals_cover_80_percent_of_simulated_runs(floor):
     """Laws come from the priors, and each ladder of twelve runs predicts one at ten times its
     compute."""
-    random, n = np.random.default_rng(0), 150
-    points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float)
+    random = np.random.default_rng(0)
+    n = 150
+    points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float).T
     means, deviations = priors(floor)
     draws = (means + deviations * random.standard_normal((n, len(means)))).T
     draws[law.EXPONENTS] = np.abs(draws[law.EXPONENTS])
-    case = Law(np.vstack([points.T, np.linspace(1, 2, len(points))]), FRESH, FLOOR, draws)
-    excess, deviation = case.excess_and_deviation(*points.T)
+    runs = np.vstack([points, np.linspace(1, 2, points.shape[1])])
+    excess, deviation = Law(runs, FRESH, FLOOR, draws).excess_and_deviation(*points)
     losses = excess * np.exp(deviation * random.standard_normal(deviation.shape))
     # the logit of its share
     losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]
+
     # [3, n, n_points]
-    runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])
+    runs = np.stack([*np.broadcast_to(points[:, None], (2, *losses.shape)), losses])
     result = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
     for i, loss in enumerate(losses[:, -1]):
-        each = Law(result.runs[:, i], FRESH, floor, result.draws[:, i]).predict(*points[-1])
-        inside += each.low <= loss <= each.high
+        one = Law(result.runs[:, i], FRESH, floor, result.draws[:, i])
+        predicted = one.predict(*points[:, -1])
+        inside += predicted.low <= loss <= predicted.high
     assert 0.7 < inside / n < 0.9  # three standard errors around 80%
 
 
@@ -139,7 +141,7 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(excess(result, text), excess(fresh, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
     np.testing.assert_allclose(excess(result, 10**13), excess(result, 10**14), rtol=1e-6)
-    repeats = np.quantile(np.exp(result.draws[8]), (0.05, 0.95))
-    assert repeats[0] < REPEATS < repeats[1]
+    low, high = np.quantile(result.draws[8], (0.05, 0.95))
+    assert low < np.log(REPEATS) < high
     # the runs tell more than the prior
-    assert np.log(repeats[1] / repeats[0]) < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]
+    assert high - low < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]
