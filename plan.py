@@ -44,9 +44,11 @@ class Choice(NamedTuple):
 def main(arguments: list[str]) -> int:
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     budget = parser.add_mutually_exclusive_group(required=True)
+
     for unit, words in (("seconds", "training time"), ("chars", "characters of training")):
         limit = SETTINGS[f"training.max_{unit}"].key.high
         budget.add_argument(f"--{unit}", type=number(float, 1, limit), metavar="N", help=words)
+
     budget.add_argument(
         "--loss", type=number(float, 0.001), metavar="X", help="loss.valid to reach"
     )
@@ -73,6 +75,7 @@ def plan(options: Namespace) -> None:
     data = configs_of(values).data
     corpus = data.loaded
     floor = known_floor(data)
+
     if options.loss and floor and options.loss <= floor:
         raise InputError(f"the lowest possible loss on this text is {floor:.3f}: raise --loss")
 
@@ -98,9 +101,11 @@ def plan(options: Namespace) -> None:
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
     print_plan(choice, law, values)
     curve = course(law, choice, rows)
+
     if len(curve) > 1:  # else the longest rung was left out
         limit = curve[len(curve) // 2 - 1]["high"]
         say(f"stop the run if loss.valid is above {limit:.3f} at half of its budget")
+
     if options.write:
         # a run that is faster than planned uses all of its time
         budget = {
@@ -125,6 +130,7 @@ def check_file(path: Path | None) -> None:
         is_plan = read_plan(path) is not None
     except InputError:
         is_plan = False
+
     if not is_plan:
         raise InputError(
             f"--write {path} would replace a file that is not a plan: name another file"
@@ -139,6 +145,7 @@ def check_keys(command: Command) -> None:
         if key.startswith("training.max_") or key in shape_keys(2, 1):
             reason = "plan.py chooses the size of the model and the budget itself"
             raise InputError(f"{key}: {reason}: leave the key out")
+
     if command.values["initial_weights"]:
         reason = "the small runs of a plan start from random weights"
         raise InputError(f"initial_weights: {reason}: leave the key out")
@@ -175,10 +182,12 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
         raise InputError(
             f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds"
         )
+
     choices = []
     for shape in shapes:
         n_chars = round(options.chars or seconds * shape.chars_per_second)
         choices.append(Choice(shape, n_chars, law.predict(shape.n_weights, n_chars)))
+
     return min(choices, key=lambda choice: law.expected(choice.shape.n_weights, choice.n_chars))
 
 
@@ -196,12 +205,14 @@ def course(law: Law, choice: Choice, rows: Sequence[dict[str, Any]]) -> list[dic
     floor = float(np.median(law.floors))
     last = rows[-1]
     curve = []
+
     for row in rows:
         share = (row["loss.valid"] - floor) / (last["loss.valid"] - floor)
         planned = {"chars": round(row["chars"] / last["chars"] * choice.n_chars)}
         for name, loss in choice.predicted._asdict().items():
             planned[name] = floor + (loss - floor) * share
         curve.append(planned)
+
     return curve
 
 
@@ -219,6 +230,7 @@ def print_plan(choice: Choice, law: Law, values: dict[str, Any]) -> None:
         "the budget": choice.n_chars,
         "twice": 2 * choice.n_chars,
     }
+
     for name, n_chars in budgets.items():
         predicted = law.predict(shape.n_weights, n_chars).words(3)
         chars = f"{n_chars / 1e6:>10,.1f} M {n_chars / law.n_text:>8,.1f}"

@@ -35,6 +35,7 @@ OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
     "seconds": "training time per run",
     "steps": "training steps per run",
+    "draws": "draws of labels per run",
     "repeats": "rounds; each measures every candidate once",
     "minutes": "minutes in all",
     "megabytes": "size of the text",
@@ -44,26 +45,28 @@ OPTIONS = {
 
 def run_benchmark(
     main: Callable[[argparse.Namespace, Path], int | None],
-    extra: Mapping[str, Mapping[str, Any]] | None = None,
     unnamed: Collection[str] = (),
-    **numbers: float,
+    **extra: Any,
 ) -> NoReturn:
     """Call a benchmark's `main` with its options and the path of its results, and exit.
 
-    The help is the module's docstring. `numbers` are the defaults of number options. `extra` has
-    argparse's arguments for other options; those with `nargs` are positional. Options in `unnamed`
+    The help is the module's docstring. `extra` has the options: the default of one of OPTIONS, or
+    argparse's arguments, which make a positional option if they have `nargs`. Options in `unnamed`
     do not change the name of the results.
     """
     module = sys.modules["__main__"]
     parser = OneLineParser(
         description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, default in numbers.items():
-        text = f"{OPTIONS[name]} (default: {default:,g})"
-        kind = number(int, 1) if isinstance(default, int) else number(float, 0.01)
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=text)
-    for name, arguments in (extra or {}).items():
-        parser.add_argument(name if "nargs" in arguments else f"--{name}", **arguments)
+
+    for name, option in extra.items():
+        arguments = option
+        if not isinstance(option, dict):
+            text = f"{OPTIONS[name]} (default: {option:,g})"
+            kind = number(int, 1) if isinstance(option, int) else number(float, 0.01)
+            arguments = {"type": kind, "default": option, "metavar": "N", "help": text}
+        prefix = "" if "nargs" in arguments else "--"
+        parser.add_argument(prefix + name.replace("_", "-"), **arguments)
 
     def run(options: argparse.Namespace) -> int | None:
         tracking.be_quiet()
@@ -87,6 +90,7 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
         words.append(key)
         if value is not True:
             words.append(f"{value:g}" if isinstance(value, float) else str(value))
+
     file = "-".join(map(_slug, words))
     if len(file) > LONGEST_NAME:  # a checksum keeps names with the same beginning apart
         file = f"{file[: LONGEST_NAME - 9]}-{zlib.crc32(file.encode()):08x}"

@@ -51,9 +51,11 @@ def main(options: Namespace, path: Path) -> int:
         raise ConfigError(
             "PyTorch found no CUDA device: --dry-run takes all steps with tiny shapes on a CPU"
         )
+
     facts = machine()
     name = f"{path.name}{' dry run' * options.dry_run}, {facts['commit']}, torch {facts['torch']}"
     folder = ROOT / "logs" / "benchmarks" / path.parent.name / name
+
     # results of code that may have changed do not count
     if options.dry_run or facts["commit"].endswith("+"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -61,6 +63,7 @@ def main(options: Namespace, path: Path) -> int:
     if options.dry_run:
         path = folder / "report"
         minutes = DRY_MINUTES
+
     end = time.monotonic() + 60 * minutes
     for name in [options.only] if options.only else MINUTES:
         file = folder / f"{name}.json"
@@ -71,6 +74,7 @@ def main(options: Namespace, path: Path) -> int:
         limit = min(end - time.monotonic(), 60 * minutes * share)
         write_json(file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1)
         report(path, folder)  # even if the next step brings the machine down
+
     has_passed = report(path, folder)
     if not options.dry_run:
         add_section(path)
@@ -96,6 +100,7 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
         text=True,
     )
     reason = ""
+
     try:
         text, _ = process.communicate(timeout=limit)
         if process.returncode:
@@ -111,8 +116,10 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
     if reason:
         result["passed"] = False
         result["rows"].append(["failed", reason])
+
     for what, value in result["rows"]:
         print(f"  {what}: {value}", flush=True)
+
     seconds = round(time.monotonic() - began, 1)
     return result | {"seconds": seconds, "output": text[-4_000:]}
 
@@ -122,6 +129,7 @@ def report(path: Path, folder: Path) -> bool:
     passed."""
     table = []
     results = {}
+
     for name in MINUTES:
         file = folder / f"{name}.json"
         if not file.exists():
@@ -131,6 +139,7 @@ def report(path: Path, folder: Path) -> bool:
         table.append({"step": name, "result": outcome, "seconds": f"{result['seconds']:.0f}"})
         for what, value in result["rows"]:
             table.append({"step": f"{name}: {what}", "result": str(value)})
+
     save_results(path, table, steps=results)
     return all(result["passed"] for result in results.values())
 
@@ -140,17 +149,21 @@ def add_section(path: Path) -> None:
     machine = path.parent.name
     block = f"<!-- from {machine}/{path.name}.json -->\n<!-- end -->\n\n"
     text = RESULTS_PAGE.read_text(encoding="utf-8")
+
     if block.partition("\n")[0] not in text:
         section = f"## GPU: {machine}\n\n`python -m benchmarks.gpu`.\n\n{block}"
         text = text.replace("## Not measured", f"{section}## Not measured", 1)
         write_atomically(RESULTS_PAGE, text.encode())
+
     fill_pages()
 
 
 if __name__ == "__main__":
-    dry_run = "all steps with tiny shapes, on a CPU too, in 5 minutes"
-    flags: dict[str, Any] = {
-        "only": {"choices": list(MINUTES), "help": "take one step"},
-        "dry-run": {"action": "store_true", "help": dry_run},
-    }
-    run_benchmark(main, flags, {"only", "minutes", "dry_run"}, minutes=IN_ALL)
+    words = "all steps with tiny shapes, on a CPU too, in 5 minutes"
+    run_benchmark(
+        main,
+        unnamed={"only", "minutes", "dry_run"},
+        minutes=IN_ALL,
+        only={"choices": list(MINUTES), "help": "take one step"},
+        dry_run={"action": "store_true", "help": words},
+    )

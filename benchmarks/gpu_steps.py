@@ -81,6 +81,7 @@ class Step:
         self.passed = True
         self.rows: list[tuple[str, str]] = []
         self.common = {"data.corpus": "tiny_shakespeare", "sample.every_evaluations": 0}
+
         if is_dry:
             text = file.with_name("play.txt")
             write_atomically(text, play(40_000).encode())
@@ -126,12 +127,15 @@ def environment(step: Step) -> None:
     cache."""
     versions = (platform.python_version(), torch.__version__, str(torch.version.cuda))
     step.add("Python, PyTorch, CUDA", ", ".join(versions))
+
     if step.device.type == "cuda":
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
         result = subprocess.run([*query, "--format=csv,noheader"], capture_output=True, text=True)
         step.add("GPU", result.stdout.strip())
+
     ones = torch.ones(8, device=step.device)
     step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
+
     if not step.is_dry:
         step.add("reference losses", list(window_losses(load_corpus(step.common["data.corpus"]))))
 
@@ -154,9 +158,11 @@ def gradients(configs: Configs, batch: Batch) -> Tensors:
     counts = objective.counts([batch])
     outcome = configs.update.forward_backward(batch, counts)
     named = {"loss": objective.normalized(outcome.sums, counts)}
+
     for name, parameter in configs.network.named_parameters():
         if parameter.grad is not None:
             named[name] = parameter.grad.to_dense()
+
     configs.network.zero_grad()
     return named
 
@@ -177,10 +183,12 @@ def graph(step: Step) -> None:
     eager = configs_of(step.values({"training.cuda_graph": False}))
     replayed = configs_of(step.values({"training.cuda_graph": True}))
     lines: list[str] = []
+
     if replayed.cuda_graphs:
         replayed.cuda_graphs.report = lines.append
     stages = eager.training.all_stages
     n_steps = 2 + EAGER_STEPS if step.is_dry else 200 // len(stages)
+
     for stage in stages:
         for i in range(n_steps):
             losses = []
@@ -189,6 +197,7 @@ def graph(step: Step) -> None:
                 set_learning_rate(configs.step.update.optimizers, 0.5 + 0.5 / (1 + i))
                 losses.append(configs.step(stage)["loss"])
         step.add_difference(f"windows of {stage.seq_len}: last losses", losses[0], losses[1], 1e-2)
+
     recorded = "all" if replayed.cuda_graphs else "none without CUDA"
     step.add("recorded", lines or recorded, not lines)
 
@@ -198,10 +207,13 @@ def agreement(step: Step) -> None:
     evaluation."""
     one = configs_of(step.values(EXACT | {"device": "cpu", "training.precision": "float32"}))
     stage = one.training.all_stages[0]
+
     for _ in range(4 if step.is_dry else 20):
         one.step(stage)
+
     batch = one.step.draw(stage)[0]
     expected = as_vectors(gradients(one, batch))
+
     for precision, limit in (("bfloat16", 1e-2), ("float32", 1e-5)):
         other = configs_of(step.values(EXACT | {"training.precision": precision}))
         other.network.load_state_dict(one.network.state_dict())
@@ -213,10 +225,12 @@ def agreement(step: Step) -> None:
     rows = rows_of(one, batch)
     step.add("rows of n-grams", "equal", torch.equal(rows, rows_of(other, moved)))
     losses = []
+
     for c in (one, other):
         mask_token = c.data.vocabulary.mask_token
         evaluation = evaluate(c.network, c.data.validation, mask_token=mask_token, seq_len=256)
         losses.append(evaluation.loss)
+
     step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
 
 
@@ -250,6 +264,7 @@ def resumed(step: Step) -> None:
     n = 8 if step.is_dry else 300
     keys = {"training.max_steps": n, "training.evaluations": 2, "training.compile": False}
     values = step.values(keys)
+
     with tempfile.TemporaryDirectory() as folder:
         whole = RunFolder(Path(folder) / "whole")
         halves = RunFolder(Path(folder) / "halves")
@@ -264,6 +279,7 @@ def resumed(step: Step) -> None:
                 begin(run, values, configs.data, "halves", {})
             trainer.train()
         one, other = [load_weights(run.checkpoints / "last.safetensors") for run in (whole, halves)]
+
     step.add_differing(f"{n} steps against {n // 2} and --resume", one, other)
 
 
@@ -290,7 +306,7 @@ def ceilings(step: Step) -> None:
         return torch.autograd.grad(vectors.sum(), table)[0]
 
     def add(what: str, amount: float, call: Callable[[], Any]) -> None:
-        seconds_per_call(call, 2)
+        seconds_per_call(call, 2)  # warms up
         seconds = median(seconds_per_call(call, n_calls) for _ in range(3))
         step.add(what, in_words(amount / seconds))
 
@@ -332,18 +348,17 @@ def profile(step: Step, name: str, keys: dict[str, Any]) -> None:
     with torch.profiler.profile() as profiler:
         for _ in range(PROFILED_STEPS):
             take()
+
     events = profiler.key_averages()
     n_launches = sum(event.count for event in events if "Launch" in event.key)
     step.add(f"{name}: launches per step", n_launches / PROFILED_STEPS)
 
-    kernels = [
-        event
-        for event in events
-        if event.device_type.name == "CUDA" and not event.is_user_annotation
-    ]
     times = {}
-    for event in kernels or events:
-        times[event.key] = event.self_device_time_total or event.self_cpu_time_total
+
+    for event in events:
+        if event.device_type.name == step.device.type.upper() and not event.is_user_annotation:
+            times[event.key] = event.self_device_time_total or event.self_cpu_time_total
+
     total = sum(times.values())
     step.add(f"{name}: device time per step", f"{in_words(total / PROFILED_STEPS / 1_000)} ms")
     longest = sorted(times, key=times.__getitem__, reverse=True)[:8]
@@ -368,6 +383,7 @@ def search(step: Step) -> None:
                 step.add(f"{n * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
         best = sorted(losses, key=losses.__getitem__)[:n_kept]
         variants = {name: variants[name] for name in best}
+
     write_json(step.file.with_name("winner.json"), variants)
 
 
@@ -375,6 +391,7 @@ def finalists(step: Step) -> None:
     """The preset and the winner of the search for 60 seconds, with two seeds each."""
     variants: dict[str, Any] = {"as it is": {}}
     winner = step.file.with_name("winner.json")
+
     if winner.exists():
         variants |= json.loads(winner.read_text())
     budget = {"training.max_seconds": 60.0 * step.scale}
@@ -390,6 +407,7 @@ def long(step: Step) -> None:
     words = step.words({"training.max_seconds": seconds})
     limit = None if step.is_dry else seconds / 2 + 60  # with the start
     run = None
+
     while run is None or run.status()["status"] != "completed":
         process = start(words)
         try:
@@ -402,6 +420,7 @@ def long(step: Step) -> None:
             raise RuntimeError(output[-500:])
         words = ["--resume", str(run.path)]
         limit = None
+
     step.add(f"{seconds:.0f} s in two halves", f"{last_losses(run)['loss.valid']:.3f}")
 
 

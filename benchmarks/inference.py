@@ -32,9 +32,11 @@ def main(options: Namespace, path: Path) -> None:
         file = Path(folder) / "model.onnx"
         export(trained, file)
         session = open_session(file, torch.get_num_threads())
+
     groups = {}
     for batch, length in SHAPES:
         groups[f"{batch} x {length}"] = candidates(trained, session, batch, length)
+
     facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"]}
     compare(path, groups, options.repeats, base="PyTorch", warmup=1, **facts)
 
@@ -55,4 +57,4 @@ def candidates(trained: Trained, session: Any, batch: int, length: int) -> Candi
 
 
 if __name__ == "__main__":
-    run_benchmark(main, {"run": {"nargs": "?", "default": "last", "metavar": "RUN"}}, repeats=15)
+    run_benchmark(main, repeats=15, run={"nargs": "?", "default": "last", "metavar": "RUN"})

@@ -79,6 +79,7 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     megabytes = text.stat().st_size / 1e6
+
     if data_of(text, tokens, cache).stored_tokens is None:
         raise ConfigError(f"{megabytes:.0f} MB are read without converting: raise --megabytes")
     seconds = time.perf_counter() - began
@@ -102,10 +103,12 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
     then once more."""
     torch.set_num_threads(1)
     windows = data_of(text, "characters", cache).windows
+
     # to evict it from the operating system's cache
     with open(next(cache.rglob("training.ids")), "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     rates = {}
     for state in ("not cached", "cached"):
         began = time.perf_counter()
@@ -116,6 +119,7 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
             n += n_windows * seq_len
             seconds = time.perf_counter() - began
         rates[f"characters per second, {state}"] = n / seconds
+
     return rates
 
 

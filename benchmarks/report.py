@@ -38,6 +38,7 @@ def compared(
         row |= {heading: texts.get(variant, "") for heading, texts in columns.items()}
         row["characters"] = f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"
         table.append(row)
+
     return table
 
 
@@ -51,6 +52,7 @@ def difference(results: Results, loss: str, variant: str, base: str) -> Differen
     other = results.get(base, {})
     lengths = {run["seq_len"] for run in (*own.values(), *other.values())}
     pairs = [(own[seed][loss], other[seed][loss]) for seed in own if seed in other]
+
     if base == variant or not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):
         return None
     return paired_difference(*zip(*pairs, strict=True))

@@ -70,16 +70,19 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
     laws = {"with the known floor": known, "with an unknown floor": unknown}
 
     table = []
+
     for run in tests:
         row = {"": described(run), "measured": f"{run.loss:.4f}"}
         for name, law in laws.items():
             row[name] = law.predict(run.n_weights, run.n_chars).words(4)
         table.append(row)
+
     for i, exponent in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
         row = {"": exponent}
         for name, law in laws.items():
             row[name] = Interval.of(law.draws[i]).words(2)
         table.append(row)
+
     floors = Interval.of(unknown.floors).words(4)
     table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})
     save_results(path, table, trials=ladder + unseen)
@@ -93,6 +96,7 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         raise ConfigError(
             f"{text} has {n_chars(natural):,} characters for training: {LENGTH:,} are needed"
         )
+
     corpora = {
         "the play": replace(built_in, training=play(LENGTH, OTHER_SEEDS[0])),
         "tiny Shakespeare": load_corpus(TINY_SHAKESPEARE),
@@ -101,6 +105,7 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
 
     table: list[dict[str, str]] = []
     rows: list[dict[str, Any]] = []
+
     for name, corpus in corpora.items():
         folder = f"predictions/{name}"
         unseen = UNSEEN | MORE if corpus is natural else UNSEEN
@@ -111,6 +116,7 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         for run in runs_of(tests):
             table.append({"": f"{name}: {described(run)}", **compared(law, run)})
         rows += [each | {"text": name} for each in ladder + tests]
+
     save_results(path, table, trials=rows)
 
 
@@ -124,6 +130,7 @@ def compared(law: Law, run: Run) -> dict[str, str]:
         "difference": f"{difference:+.4f}",
         "inside": "yes" if predicted.low <= run.loss <= predicted.high else "no",
     }
+
     if law.known_floor is not None:
         row["of the excess"] = f"{difference / (run.loss - law.known_floor):+.0%}"
     return row
@@ -149,6 +156,7 @@ def trials(
     values = resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": corpus.name})
     chars_per_step = values["training.chars_per_step"]
     finished = []
+
     for (d_model, n_layers), budgets in sizes.items():
         for millions in budgets:
             file = RUNS / name / f"{n_layers}-{d_model}-{millions:g}.json"
@@ -160,6 +168,7 @@ def trials(
                 write_json(file, run._asdict() | {"keys": keys, "commit": commit()})
                 print(f"{name}: {described(run)}: {run.loss:.4f}", flush=True)
             finished.append(json.loads(file.read_text()))
+
     return finished
 
 
@@ -173,6 +182,7 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
     drawn = Figure(figsize=(7, 4.5), layout="constrained")
     axes = drawn.subplots()
     chars = np.geomspace(8e4, 1.5e7, 40)
+
     for i, size in enumerate(sorted({run.n_weights for run in runs})):
         color = f"C{i}"
         low, middle, high = np.transpose([law.predict(size, n) for n in chars]) - floor
@@ -183,6 +193,7 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
                 marker = "*" if run in tests else "."
                 excess = run.loss - floor
                 axes.plot(run.n_chars, excess, marker, color=color, markersize=11)
+
     axes.set(
         xscale="log", yscale="log", xlabel="characters", ylabel="excess (nats above the floor)"
     )
@@ -195,4 +206,4 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
 
 if __name__ == "__main__":
     text = {"metavar": "FOLDER", "help": "a file or folder of natural text"}
-    run_benchmark(main, {"text": text}, unnamed={"text"})
+    run_benchmark(main, unnamed={"text"}, text=text)

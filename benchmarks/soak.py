@@ -44,6 +44,7 @@ def main(options: Namespace, path: Path) -> int:
     print(in_minutes(60 * sum(parts.values())), flush=True)
 
     passed = True
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for part in parts:
@@ -51,6 +52,7 @@ def main(options: Namespace, path: Path) -> int:
             results = soak(folder, options.minutes) if is_memory else kill(folder, options.kills)
             save_results(path.with_name(f"{path.name}_{part}"), **results)
             passed &= results["passed"]
+
     return 0 if passed else 1
 
 
@@ -66,6 +68,7 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
     seconds = time.monotonic() - began
     generator = random.Random(0)
     kills: list[dict[str, Any]] = []
+
     while len(kills) < times:
         process = start(keys)
         moment = generator.uniform(0.0, seconds)
@@ -102,6 +105,7 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     budget = {"training.max_seconds": seconds, "training.evaluations": evaluations}
     keys = key_words(recipe("soak_long") | budget | {"logs": str(folder / "soak")})
     series = []
+
     with server(folder) as address:
         os.environ["labml_app_url"] = address  # noqa: SIM112, labml's own name
         process = start(keys, output=subprocess.DEVNULL)
@@ -112,6 +116,7 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
             if time.monotonic() - began > seconds:
                 process.send_signal(signal.SIGINT)
                 process.wait()
+
     grown = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
     words = (
         f"at most {grown['mib_at_first']:.0f} MiB in the ten minutes after the warm-up,"
@@ -134,6 +139,7 @@ def server(folder: Path) -> Iterator[str]:
     database = str(folder / "dashboard.sqlite3")
     command = [sys.executable, "dashboard.py", "--port", "0", "--db", database]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
     try:
         assert process.stdout is not None
         yield process.stdout.readline().split()[1].removesuffix("/runs")
@@ -155,4 +161,4 @@ def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
 
 if __name__ == "__main__":
     only = {"choices": ("memory", "kills"), "help": "run one of the two"}
-    run_benchmark(main, {"only": only}, unnamed={"only"}, minutes=60.0, kills=25)
+    run_benchmark(main, unnamed={"only"}, minutes=60.0, kills=25, only=only)

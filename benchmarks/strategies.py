@@ -70,8 +70,10 @@ def measure(run: RunFolder) -> dict[str, Any]:
     trained = load_trained(str(run.path))
     hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
     below = {}
+
     for name, (task, ceiling) in tasks_with_ceilings().items():
         below[name] = ceiling - accuracy_of_probe(trained, task)
+
     results = {f"tasks.{name}": each for name, each in below.items()}
     results["loss.words"] = hard["whole words"]["loss"]
     results["loss.spans"] = hard["spans of 5"]["loss"]

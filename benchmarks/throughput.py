@@ -45,12 +45,14 @@ def main(options: Namespace, path: Path) -> None:
     # lines about compiling, for example why a step is not compiled or recorded
     slower: list[str] = []
     groups = {}
+
     for sizes, n_windows, seq_len in SHAPES[:1] if options.quick else SHAPES:
         keys_of_shape = shape_keys(sizes, n_windows, seq_len)
         groups[shape_name(sizes, n_windows, seq_len)] = {
             variant: candidate(keys | keys_of_shape, slower.append)
             for variant, keys in RECIPES.items()
         }
+
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
 
 
@@ -105,4 +107,4 @@ def warmed_up_step(
 
 if __name__ == "__main__":
     quick = {"action": "store_true", "help": "only the annotated shape, 3 repeats"}
-    run_benchmark(main, {"quick": quick}, repeats=5)
+    run_benchmark(main, repeats=5, quick=quick)

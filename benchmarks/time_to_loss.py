@@ -45,6 +45,7 @@ def main(options: Namespace, path: Path) -> None:
     if options.search:
         search(preset, path)
         return
+
     # with evaluations and the start
     seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50
     variants = recipes(preset, options.seconds)
@@ -65,16 +66,20 @@ def recipes(preset: str, seconds: float) -> Variants:
         raise ConfigError(
             f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search"
         )
+
     annotated = read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None}
     variants = {FOLIO: {}, "annotated": annotated}
+
     for peer, values in PEERS["best"][preset].items():
         variants[peer] = peer_keys(peer, preset) | values
+
     for name, share in SHARES.items():
         variants[name] = variants[name] | {
             "preset": preset,
             "training.max_seconds": share * seconds,
             "training.evaluations": EVALUATIONS[name],
         }
+
     return variants
 
 
@@ -126,19 +131,23 @@ def columns(results: Results) -> dict[str, dict[str, str]]:
     for peer in PEERS["peers"]:
         for run in results[peer].values():
             lowest = min(lowest, *(loss for _, loss in run["curve"]))
+
     losses = {f"{loss}": loss for loss in LOSSES}
     losses["counting"] = results[FOLIO][0]["counting"]
     losses[f"{lowest:.3f}, a peer's best"] = lowest
 
     runs_of = {name: list(runs.values()) for name, runs in results.items()}
     by_heading = {}
+
     for heading, loss in sorted(losses.items(), key=lambda item: -item[1]):
         times = {name: median_seconds(loss, runs) for name, runs in runs_of.items()}
         by_heading[f"to {heading}"] = times
+
     by_heading["seconds"] = {}
     for name, runs in runs_of.items():
         seconds = statistics.median(run["seconds"] for run in runs)
         by_heading["seconds"][name] = f"{seconds:.0f}"
+
     return by_heading
 
 
@@ -153,10 +162,12 @@ def figure(results: Results) -> Figure:
     """Validation loss over seconds of training, one curve per run."""
     drawn = Figure(figsize=(8, 4), layout="constrained")
     axes = drawn.subplots()
+
     for i, (variant, runs) in enumerate(results.items()):
         for seed, run in runs.items():
             label = None if seed else variant
             axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=label)
+
     axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
     axes.set(
         xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)"
@@ -170,4 +181,4 @@ def figure(results: Results) -> Figure:
 
 if __name__ == "__main__":
     flag = {"action": "store_true", "help": "compare batch sizes and learning rates of the peers"}
-    run_benchmark(main, {"search": flag}, seeds=1, seconds=600.0)
+    run_benchmark(main, seeds=1, seconds=600.0, search=flag)

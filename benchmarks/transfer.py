@@ -58,6 +58,7 @@ def main(options: Namespace, path: Path) -> None:
     how = {"labels": options.labels, "draws": options.draws}
     rows: list[Trial] = []
     table: list[dict[str, str]] = []
+
     for corpus in CORPORA:
         common = {"data.corpus": corpus, "training.max_seconds": options.seconds}
         variants = {name: preset(name) | common for name in names}
@@ -65,6 +66,7 @@ def main(options: Namespace, path: Path) -> None:
         new = run_trials(path, variants, options.seeds, partial(measure, **how), seconds, **how)
         rows += new
         table += table_of_tasks(by_variant(new))
+
     save_results(path, table, trials=rows)
 
 
@@ -82,6 +84,7 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
     corpus = trained.run.corpus()["name"]
     first = trained.values["seed"] * draws  # no two runs of a preset have the same draw
     tasks = {}
+
     for name, build in TASKS[corpus].items():
         task = build(REPORT)
         answers = answers_of(trained, task, labels, range(first, first + draws))
@@ -93,6 +96,7 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
                 gain = answers.right[PRETRAINED] - right
                 gains[method] = spread_of(gain, answers.counts)
         tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained)}
+
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 
 
@@ -135,6 +139,7 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
     table: list[dict[str, str]] = []
     first = next(iter(results))
     first_run = results[first][0]
+
     for task, of_first in first_run["tasks"].items():
         scores = scores_of(results, first, task)
         gains = scores_of(results, first, task, "gains")
@@ -161,16 +166,18 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
     for name, runs in results.items():
         losses = [run["loss.valid"] for run in runs.values()]
         row[name] = with_error(f"{fmean(losses):.3f}", standard_error(losses))
+
     return [*table, row]
 
 
 if __name__ == "__main__":
     names = f"presets (default: {' '.join(PRESETS)})"
     examples = "labelled examples (default: 64)"
-    draws = "draws of labels per run (default: 2)"
-    options: dict[str, dict[str, Any]] = {
-        "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
-        "labels": {"type": number(int, 8), "default": 64, "metavar": "N", "help": examples},
-        "draws": {"type": number(int, 1), "default": 2, "metavar": "N", "help": draws},
-    }
-    run_benchmark(main, options, seeds=3, seconds=600.0)
+    run_benchmark(
+        main,
+        seeds=3,
+        seconds=600.0,
+        presets={"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
+        labels={"type": number(int, 8), "default": 64, "metavar": "N", "help": examples},
+        draws=2,
+    )

@@ -59,6 +59,7 @@ def run_trials(
     version = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     folder = RUNS / path.parent.name / benchmark / version
     trials: dict[Path, Trial] = {}
+
     for seed in range(seeds):  # an interrupted comparison has all variants of its first seeds
         for name, keys in variants.items():
             trial: Trial = {"variant": name, "seed": seed, "keys": COMMON | keys, **facts}
@@ -70,6 +71,7 @@ def run_trials(
     why_not = "not kept, because the code has uncommitted changes"
     is_committed = not here["commit"].endswith("+")
     print(f"finished runs are {f'kept in {folder}' if is_committed else why_not}", flush=True)
+
     if left:  # else the first run would compute them
         window_losses(load_corpus(trial["keys"]["data.corpus"]))
     rows = []
@@ -88,6 +90,7 @@ def run_trials(
         )
         if is_committed and row["commit"] == here["commit"]:
             write_json(file, row)
+
     return rows
 
 
@@ -127,9 +130,11 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
     before = commit()
     keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
     run, output = train(["--preset", keys.pop("preset"), *key_words(keys)])
+
     for line in output.splitlines():
         if line.startswith("training without"):
             print(f"{trial['variant']}: {line}", flush=True)
+
     results = measure(run)
     shutil.rmtree(run.checkpoints)  # hundreds of megabytes per run with a table of n-grams
     return trial | {

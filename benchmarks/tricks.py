@@ -47,12 +47,15 @@ def main(options: Namespace, path: Path) -> None:
     results = by_variant(rows)
     times = {}
     steps = {}
+
     for name, runs in results.items():
         base = results[BASE]
         times[name] = [run["seconds"] / base[seed]["seconds"] for seed, run in runs.items()]
         steps[name] = steps_in_the_same_time(median(times[name]), options.steps)
+
     changed = {name: n for name, n in steps.items() if n != options.steps}
     same_time = results | by_variant(run(changed) if changed else [])
+
     for row in rows:
         row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]]["loss.valid"]
 
@@ -68,4 +71,4 @@ def main(options: Namespace, path: Path) -> None:
 
 if __name__ == "__main__":
     names = {"nargs": "*", "metavar": "NAME", "default": [], "help": "tricks (default: all)"}
-    run_benchmark(main, {"names": names}, seeds=3, steps=700)
+    run_benchmark(main, seeds=3, steps=700, names=names)

@@ -31,6 +31,7 @@ def compare(
     """
     table = []
     turns = {}
+
     for group, candidates in groups.items():
         results = turns[group] = take_turns(candidates, rounds, warmup)
         for name, measured in results.items():
@@ -45,6 +46,7 @@ def compare(
                 words = "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
                 row[f"ratio to {base} (quartiles)"] = words
             table.append(row)
+
     save_results(path, table, **facts, rounds=rounds, turns=turns)
 
 
@@ -63,6 +65,7 @@ def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str
     names = list(candidates)
     results: dict[str, list[Measures]] = {name: [] for name in names}
     began = time.perf_counter()
+
     for i in range(warmup + rounds):
         first = i % len(names)
         for name in names[first:] + names[:first]:
@@ -70,4 +73,5 @@ def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str
         if i == 0 and warmup + rounds > 1:
             seconds = (time.perf_counter() - began) * (warmup + rounds - 1)
             print(f"{in_minutes(seconds)} to go", flush=True)
+
     return {name: measured[warmup:] for name, measured in results.items()}

@@ -39,6 +39,7 @@ def variants(seconds: float) -> Variants:
         for name, rows in different.items():
             budget = {"training.max_seconds": seconds}
             by_name[f"{preset}, {name}"] = {"preset": preset, "training.stages": rows, **budget}
+
     return by_name
 
 

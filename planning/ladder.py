@@ -112,6 +112,7 @@ def warmed_up(
     """
     step = configs.step
     graphs = configs.cuda_graphs
+
     if graphs:
         graphs.report = report
     if configs.compiled:
@@ -132,10 +133,12 @@ def measured(
     configs = built(values, corpus, keys | more)
     seconds_per_char = 0.0
     share_before = 0.0
+
     for step, row in warmed_up(configs, say):
         share = row[0].until - share_before
         seconds_per_char += share * seconds_per_step(step, row, n_times) / step.chars_per_step
         share_before = row[0].until
+
     return Shape(keys, n_weights(configs.network), 1 / seconds_per_char)
 
 
@@ -145,12 +148,14 @@ def seconds_per_step(step: TrainingStep, row: Sequence[Stage], n_times: int) -> 
     began = time.perf_counter()
     seconds = 0.0
     n_steps = 0
+
     while seconds < n_times * TIMED_SECONDS:
         loss = step(next(stages))["loss"]
         n_steps += 1
         if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
             loss.item()
             seconds = time.perf_counter() - began
+
     return seconds / n_steps
 
 
@@ -160,6 +165,7 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     began = time.monotonic()
     spent = 0.0
     last = 0.0  # seconds; the next size may take twice as long
+
     for d_model, n_layers in SIZES:
         may_stop = len(shapes) >= FEWEST_SHAPES
         if may_stop and spent + 2 * last > SHARE_TO_MEASURE * seconds:
@@ -176,6 +182,7 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
         spent += last
         shapes.append(shape)
         say(f"{shape.name}: {shape.n_weights:,} weights, {shape.chars_per_second:,.0f} chars/s")
+
     return shapes
 
 
@@ -195,6 +202,7 @@ def rungs(
     chars_per_step = values["training.chars_per_step"]
     to_compile = SECONDS_TO_COMPILE if is_compiled(values) else 0.0
     seconds_per_size = (seconds - spent - min(to_compile, seconds / 4)) / N_SIZES
+
     for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, SPACINGS):
         shares = [ratio**i for i in range(n_lengths)]
         for first in reversed(range(len(shapes) - N_SIZES + 1)):
@@ -213,11 +221,14 @@ def rungs(
 
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
     needed = 0.0
+
     for shape in shapes[:N_SIZES]:
         cost = n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
         needed = max(needed, spent + N_SIZES * cost)
+
     needed = min(needed + to_compile, needed / 0.75)
     remedy = "raise --ladder-seconds (a tenth of --seconds if it is not given)"
+
     if values["training.threads"] == 0:
         remedy += ", or try training.threads=1 if other programs are running"
     raise InputError(f"a ladder needs about {math.ceil(needed)} s at these speeds: {remedy}")
@@ -239,6 +250,7 @@ def climb(
     expected = sum(rung.seconds for rung in ladder)
     runs = list[Run]()
     rows = list[Row]()
+
     for seed, rung in enumerate(ladder, start=values["seed"]):
         if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
             break
@@ -247,6 +259,7 @@ def climb(
         run, rows = train(values, corpus, keys, rung.n_chars)
         runs.append(run)
         say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {run.loss:.4f}")
+
     return runs, rows
 
 
@@ -261,12 +274,14 @@ def train(
     trainer.callbacks = [HealthChecks(losses["unigram"]), collector]
     trainer.train()
     loss = collector.rows[-1]["loss.valid"]
+
     if loss > DIVERGED * losses["uniform"]:
         raise HealthCheckError(
             f"loss.valid is {loss:,.2f} after {n_chars:,} characters, and guessing gives"
             f" {losses['uniform']:.2f}: the training diverges: lower training.learning_rate and"
             " training.muon_learning_rate, or raise training.warmup"
         )
+
     return Run(n_weights(trainer.model), trainer.chars, loss), collector.rows
 
 

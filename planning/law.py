@@ -141,10 +141,12 @@ def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = Non
     few runs."""
     sizes = {run.n_weights for run in runs}
     lengths = {run.n_chars for run in runs}
+
     if len(runs) < MIN_RUNS or len(sizes) < 2 or len(lengths) < 3:
         raise InputError(
             f"not enough runs to extrapolate from: {MIN_RUNS} of 2 sizes and 3 lengths are needed"
         )
+
     return drawn(np.array(runs, dtype=float).T, n_text, floor)
 
 
@@ -158,12 +160,15 @@ def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STE
     n = WALKERS // 2
     means, deviations = priors(floor)
     halves = list[Law]()
+
     for _ in range(2):
         start = random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n))
         halves.append(Law(runs, n_text, floor, (means + deviations * start.T).T))
+
     densities = [half.log_density() for half in halves]
 
     kept = list[np.ndarray]()
+
     for step in range(steps):
         for half, other in ((0, 1), (1, 0)):
             draws = halves[half].draws
@@ -180,4 +185,5 @@ def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STE
             # before that, the walkers move to the laws that suit
             if step >= steps // 2 and step % 10 == 0:
                 kept.append(draws)
+
     return replace(halves[0], draws=np.concatenate(kept, axis=-1))

@@ -21,15 +21,12 @@ def run(monkeypatch, capsys):
         monkeypatch.setattr(module, "__file__", "benchmarks/tricks.py", raising=False)
         monkeypatch.setattr(module, "__doc__", "What it measures.")
         flag = {"action": "store_true"}
-        extra = {"names": {"nargs": "*", "default": []}, "quick": flag, "search": flag}
+        options = {"seeds": 3, "seconds": 90.0, "names": {"nargs": "*", "default": []}}
+        call = main or (lambda *arguments: calls.append(arguments))
+
         with pytest.raises(SystemExit) as exited:
-            run_benchmark(
-                main or (lambda *arguments: calls.append(arguments)),
-                extra,
-                unnamed={"search"},
-                seeds=3,
-                seconds=90.0,
-            )
+            run_benchmark(call, unnamed={"search"}, **options, quick=flag, search=flag)
+
         return calls, exited.value.code, capsys.readouterr()
 
     return run
@@ -93,9 +90,11 @@ def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch)
     code = tmp_path / "package" / "code.py"
     code.parent.mkdir()
     names = []
+
     for text in ("1", "2", "2"):  # without git, the code itself is named
         code.write_text(text)
         names.append(command.commit())
+
     assert names[0] != names[1] == names[2]
     assert names[0].startswith("files-")
     assert not names[0].endswith("+")

@@ -44,6 +44,7 @@ def test_what_is_wrong_fails_its_step_and_is_named(taken, monkeypatch):
         step = taken(name)
         assert not step.passed
         assert dict(step.rows)[row].endswith(": failed")
+
     assert "decoder_bias" in dict(step.rows)[row]
 
 
@@ -87,6 +88,7 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
         "save_results": lambda path, table, steps: tables.append(table),
     }.items():
         monkeypatch.setattr(gpu, name, value)
+
     assert run() == (1, list(STEPS))
     assert {"step": "graph", "result": "failed", "seconds": "2"} in tables[-1]
     assert run() == (0, ["graph"])
@@ -110,8 +112,10 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
 
     monkeypatch.setattr(Step, "train", train)
     monkeypatch.setattr(gpu_steps, "median_seconds", lambda *_: "")
+
     for measure in ("last_losses", "measure"):
         monkeypatch.setattr(gpu_steps, measure, lambda run: {"loss.valid": 1.0, "chars": 1})
+
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
     assert len(seconds) > 2
     assert sum(seconds) + 45 * len(seconds) <= 60 * gpu.MINUTES[name]

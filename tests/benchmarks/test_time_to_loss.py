@@ -38,8 +38,10 @@ def test_every_recipe_is_valid():
         values = resolved(keys)
         assert values["training.max_seconds"] == SHARES[name] * 600.0
         assert values["training.max_chars"] is None
+
     quick = read_config(PRESETS / "quick.yaml")
     assert variants[FOLIO]["training.max_seconds"] == quick["training.max_seconds"]
+
     with pytest.raises(ConfigError, match="no best values for gpu"):  # its peers were not searched
         recipes("gpu", 600.0)
 
@@ -51,6 +53,7 @@ def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them
         values = resolved(keys | {"preset": preset})
         for row in values["training.stages"]:
             assert values["training.chars_per_step"] % row["seq_len"] == 0
+
     for peer, best in PEERS["best"].get(preset, {}).items():
         of_peer = [keys for variant, keys in variants.items() if variant.startswith(peer)]
         assert any(best.items() <= keys.items() for keys in of_peer)

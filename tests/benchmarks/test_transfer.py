@@ -18,6 +18,7 @@ def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
     hold it."""
     generator = np.random.default_rng(0)
     held = 0
+
     for _ in range(400):
         of_texts = generator.normal(0, 0.2, 200)
         of_seeds = generator.normal(0, 0.02, (3, 1))
@@ -26,6 +27,7 @@ def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
         runs = [spread_of(right[:, i].astype(float), np.ones(200)) for i in range(3)]
         score = interval_of(runs)
         held += abs(score["mean"] - 0.7) <= score["margin"]
+
     assert held / 400 >= 0.93
 
 
@@ -92,5 +94,6 @@ def test_presets_and_the_peer_are_trained_on_both_texts_and_measured_anew_with_o
     assert all(trials.count(trial) == 1 for trial in trials)
     assert [trial["data.corpus"] for trial in trials[:4]] == 2 * [PLAY] + 2 * [TINY_SHAKESPEARE]
     assert trials[1]["model.architecture"] == "benchmarks/models.py:modernbert"
+
     with pytest.raises(ConfigError, match="unknown preset 'bse': choose from base"):
         compare(["bse"])

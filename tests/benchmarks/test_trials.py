@@ -43,6 +43,7 @@ def trained(here, monkeypatch):
     monkeypatch.setattr(trials, "_train", train)
     for reference in ("load_corpus", "window_losses"):
         monkeypatch.setattr(trials, reference, lambda _: None)
+
     return trained
 
 

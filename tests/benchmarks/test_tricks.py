@@ -43,6 +43,7 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
                 results["seconds"] *= 2
             row = {"variant": name, "commit": "1234567"}
             rows += [row | {"seed": seed, "results": dict(results)} for seed in range(seeds)]
+
         return rows
 
     monkeypatch.setattr(tricks, "run_trials", run_trials)

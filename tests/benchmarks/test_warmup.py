@@ -21,9 +21,11 @@ def test_the_lengths_are_the_last_and_the_first_of_the_preset():
     lengths = {}
     for name, keys in variants(60.0).items():
         lengths[name] = {row["seq_len"] for row in keys["training.stages"]}
+
     expected = {}
     for preset in WITH_WARMUP:
         expected[f"{preset}, warmup"] = {64, 128, 256}
         expected[f"{preset}, 256 only"] = {256}
         expected[f"{preset}, 64 only"] = {64}
+
     assert lengths == expected

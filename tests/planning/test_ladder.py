@@ -49,6 +49,7 @@ def test_a_ladder_takes_its_time(speed, seconds):
     assert costs == sorted(costs)
     assert len(planned) >= MIN_RUNS
     assert len(sizes_of(planned)) >= 2
+
     for rung in planned:
         assert rung.n_chars % STEP == 0
         assert rung.n_chars >= 12 * STEP
@@ -78,6 +79,7 @@ def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
     names = [shape.name for shape in measured_shapes({}, None, 600)]
     assert names == ["1 x 32", "1 x 64", "1 x 128", "2 x 128", "4 x 128"]
     monkeypatch.setattr(ladder, "FEWEST_SHAPES", 6)
+
     with pytest.raises(ConfigError):
         measured_shapes({}, None, 600)
 
@@ -144,9 +146,11 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
 
     planned = [Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
     runs, rows = climb(*tiny, planned)
+
     for run, rung in zip(runs, planned, strict=True):
         assert run.n_weights == rung.shape.n_weights
         assert run.n_chars == rung.n_chars
+
     assert runs[-1].loss < runs[0].loss
     assert rows[-1]["chars"] == planned[-1].n_chars
     assert rows[-1]["learning_rate"] < rows[0]["learning_rate"]

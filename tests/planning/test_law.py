@@ -38,10 +38,12 @@ def planted(n_weights, n_chars, n_text=FRESH):
 def ladder(noise=NOISE, n_text=FRESH):
     random = np.random.default_rng(0)
     runs = []
+
     for n_weights, n_chars in LADDER:
         excess = planted(n_weights, n_chars, n_text) - FLOOR
         loss = FLOOR + excess * np.exp(noise * random.standard_normal())
         runs.append(Run(n_weights, n_chars, loss))
+
     return runs
 
 
@@ -55,6 +57,7 @@ def test_a_planted_law_is_recovered(floor):
         low, middle, high = np.quantile(result.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
         assert middle == pytest.approx(exponent, abs=error)
+
     # the runs tell more about s than the prior
     width = np.diff(np.quantile(result.draws[3], (0.025, 0.975)))
     assert width < 0.9 * 2 * 1.96 * priors(floor)[1][3]
@@ -72,6 +75,7 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
         start = 0.15 * (run.n_chars / LENGTH_UNIT) ** -B * size**-C
         error = 0.1 * start if i % 2 else -0.1 * start
         runs.append(run._replace(loss=run.loss + error))
+
     result = fit(runs)
     assert np.median(result.draws[7]) < np.log(0.02)
 
@@ -121,10 +125,12 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
     runs = np.stack([*np.broadcast_to(points[:, None], (2, *losses.shape)), losses])
     result = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
+
     for i, loss in enumerate(losses[:, -1]):
         one = Law(result.runs[:, i], FRESH, floor, result.draws[:, i])
         predicted = one.predict(*points[:, -1])
         inside += predicted.low <= loss <= predicted.high
+
     assert 0.7 < inside / n < 0.9  # three standard errors around 80%
 
 

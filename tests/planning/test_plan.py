@@ -133,6 +133,7 @@ def test_a_loss_is_reached_in_the_least_time():
     seconds = least.n_chars / least.shape.chars_per_second
     assert chosen(seconds=0.5 * seconds).predicted.loss > 0.56
     assert chosen(chars=10**7).n_chars == 10**7
+
     with one_line(ValueError, "none of the models is expected to reach 0.04"):
         chosen(loss=0.04)
 
