@@ -22,12 +22,11 @@ KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_ro
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """A short play, whose runs are built at once, and short measurements of their speed."""
+    """A short play, whose runs are built at once, and a speed that does not depend on other
+    programs."""
     monkeypatch.setattr("data.corpus.play", lambda: play(30_000))
     monkeypatch.setattr("planning.ladder.SECONDS_TO_BUILD", 0.2)
-    monkeypatch.setattr("planning.ladder.TIMED_SECONDS", 0.05)
-    # the last on a slow machine
-    monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (40, 20, 12, 4))
+    monkeypatch.setattr("planning.ladder.seconds_per_step", lambda *_: 0.04)
 
 
 ROW = {"chars": 1_000, "low": 1.0, "loss": 2.0, "high": 3.0}
