@@ -23,7 +23,7 @@ import yaml
 from configs.command_line.program import OneLineParser, run_main
 from configs.command_line.scripts import number, run_script
 from configs.devices import best_device
-from configs.keys import ConfigError, shortened
+from configs.keys import ConfigError
 from runs.files import ROOT, write_json
 from training import tracking
 
@@ -129,7 +129,7 @@ def chosen(what: str, names: list[str], known: Collection[str]) -> list[str]:
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 3) or known
-            reason = f"unknown {what} {shortened(name)!r}"
+            reason = f"unknown {what} {name!r}"
             raise ConfigError(f"{reason}: choose from {', '.join(near)}")
     return names or list(known)
 

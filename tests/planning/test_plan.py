@@ -26,7 +26,7 @@ def short(monkeypatch):
     programs."""
     monkeypatch.setattr("data.corpus.play", lambda: play(30_000))
     monkeypatch.setattr("planning.ladder.SECONDS_TO_BUILD", 0.2)
-    monkeypatch.setattr("planning.ladder.seconds_per_step", lambda *_: 0.04)
+    monkeypatch.setattr("planning.ladder.seconds_per_step", lambda *_: 0.01)
 
 
 ROW = {"chars": 1_000, "low": 1.0, "loss": 2.0, "high": 3.0}
