@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,9 +33,7 @@ from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.callbacks.callback import Callback
 from training.checkpoint import load_weights
-from training.loop import Trainer
 from training.resume import begin, resume
-from training.schedule import Stage
 from training.tracking import be_quiet
 
 settings.register_profile("no deadlines", deadline=None)  # tests share the cores
@@ -64,12 +62,12 @@ TINY = {
 }
 
 
-def configs_for(corpus: Path | str, **keys: Any) -> Configs:
+def configs_for(corpus, **keys):
     """The config tree of a small model; keyword arguments are keys with `__` in place of the dot."""
     return configs_of(resolve(TINY, dotted({"data__corpus": corpus, **keys})))
 
 
-def dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
+def dotted(keys):
     """Keys with dots in place of `__`, and with the text of paths."""
     return {
         key.replace("__", "."): str(value) if isinstance(value, Path) else value
@@ -77,13 +75,13 @@ def dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def weights(configs: Configs) -> torch.Tensor:
+def weights(configs):
     """All weights of a model as one vector."""
     return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def isolated(tmp_path, monkeypatch):
     """The environment of every test and of the programs that it starts."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # labml writes there
@@ -96,13 +94,13 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     be_quiet()  # labml prints dozens of lines while it computes configs
 
 
-def of_all_workers(factory: pytest.TempPathFactory) -> Path:
+def of_all_workers(factory):
     """A folder of the session that all parallel processes share."""
     folder = factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+def made_once(factory, name, make):
     """A copy of a folder that `make` fills, which one of all parallel processes does."""
     folder = of_all_workers(factory) / name
     with locked(folder.with_name(f"{name}.lock"), print) as mark:
@@ -115,7 +113,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 @pytest.fixture(scope="session", autouse=True)
-def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def session_cache(tmp_path_factory):
     """An empty cache for every session, because the content of an old one could hide a mistake."""
     # the first one to compile or count something does it for the others
     folder = of_all_workers(tmp_path_factory) / "cache"
@@ -125,20 +123,20 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_cache(tmp_path, monkeypatch):
     """A cache of the test's own, also for the programs that it starts."""
     use_cache(tmp_path / "cache", monkeypatch)
     return tmp_path / "cache"
 
 
-def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_cache(folder, monkeypatch):
     folder.mkdir(exist_ok=True)
     monkeypatch.setattr("data.corpus.CACHE", folder)
     monkeypatch.setenv("FOLIO_CACHE", str(folder))  # for the programs that tests start
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_files() -> Iterator[None]:
+def quick_files():
     """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing
     waits for the disk."""
     with pytest.MonkeyPatch.context() as context:
@@ -150,13 +148,13 @@ def quick_files() -> Iterator[None]:
 
 
 @pytest.fixture
-def draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def draws(monkeypatch):
     """Runs of this test draw their curves."""
     monkeypatch.setattr("training.callbacks.reference_losses.save_curves", save_curves)
 
 
 @pytest.fixture
-def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_threads(monkeypatch):
     """Compiled code depends on the number of threads. With two, gradients are added in varying
     order."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
@@ -165,7 +163,7 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def fork_server(tmp_path_factory):
     """Starts programs of the repository within milliseconds."""
     server = ForkServer(tmp_path_factory.mktemp("home"))
     yield server
@@ -173,7 +171,7 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
 
 
 @contextmanager
-def limited(kind: int, size: int) -> Iterator[None]:
+def limited(kind, size):
     """Limits this process: to files of a size, as a full disk does (RLIMIT_FSIZE), or to some
     memory (RLIMIT_AS)."""
     before = resource.getrlimit(kind)
@@ -184,22 +182,22 @@ def limited(kind: int, size: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
-def addresses() -> int:
+def addresses():
     """The bytes of addresses that this process uses."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str]]:
+def serve():
     """Starts servers on loopback that answer with a function of the request's handler; returns
     their addresses."""
     with ExitStack() as stack:
 
-        def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
+        def start(answer):
             class Handler(BaseHTTPRequestHandler):
                 do_GET = do_POST = do_PUT = answer
 
-                def log_message(self, *_: object) -> None:
+                def log_message(self, *_):
                     pass
 
             server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
@@ -210,12 +208,10 @@ def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str
         yield start
 
 
-def answer_with(
-    content: bytes, promised: int | None = None
-) -> Callable[[BaseHTTPRequestHandler], None]:
+def answer_with(content, promised=None):
     """The same answer to everything, with its length or another one in the header."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def answer(handler):
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(content) if promised is None else promised))
         handler.end_headers()
@@ -224,21 +220,19 @@ def answer_with(
     return answer
 
 
-def one_line(kind: type[Exception], match: str) -> Any:
+def one_line(kind, match):
     """Expects an error whose message is one line."""
     return pytest.raises(kind, match=match, check=lambda error: "\n" not in str(error))
 
 
 @pytest.fixture
-def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refusal(capsys):
     """Calls a program's `main`, which must refuse its words in one line; returns the line.
 
     The program has printed `before`, or anything.
     """
 
-    def refuse(
-        main: Callable[[list[str]], int], *words: object, code: int = 2, before: str | None = None
-    ) -> str:
+    def refuse(main, *words, code=2, before=None):
         capsys.readouterr()
         assert main([str(word) for word in words]) == code
 
@@ -251,10 +245,10 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def printed(capsys):
     """Calls a program's `main` with words, which must succeed; returns what it printed."""
 
-    def call(main: Callable[[list[str]], int], *words: object) -> str:
+    def call(main, *words):
         capsys.readouterr()
         assert main([str(word) for word in words]) == 0
         return capsys.readouterr().out
@@ -262,7 +256,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return call
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def until(condition, seconds=20.0):
     """Wait until `condition` holds; fail after `seconds`. A sleep would be too short on a slow
     machine."""
     deadline = time.monotonic() + seconds
@@ -271,26 +265,26 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         threading.Event().wait(0.02)
 
 
-def needed(condition: bool, what: str) -> None:
+def needed(condition, what):
     """Skip a test whose requirements are missing; on CI they must be met, so it fails instead."""
     if not condition:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
 
 
 @pytest.fixture(scope="session")
-def shakespeare() -> str:
+def shakespeare():
     path = os.environ.get(ENVIRONMENT_VARIABLE)
     needed(bool(path), f"needs the real text: set {ENVIRONMENT_VARIABLE} to its path")
     return Path(path or "").read_text(encoding="utf-8")
 
 
-def written(path: Path, text: str) -> Path:
+def written(path, text):
     """The path of a file after a text was written to it."""
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def config_file(folder: Path, keys: Mapping[str, Any]) -> str:
+def config_file(folder, keys):
     """The path of a config file for a small run, which writes its logs to the same folder."""
     values = TINY | {"logs": str(folder / "logs")} | dotted(keys)
     return str(written(folder / "config.yaml", yaml.safe_dump(values)))
@@ -305,31 +299,31 @@ SENTENCES = (
 
 
 @pytest.fixture(scope="session")
-def sentences() -> str:
+def sentences():
     """40,000 characters: four sentences in random order, which a small model learns within seconds."""
     generator = torch.Generator().manual_seed(0)
     return "".join(SENTENCES[i] for i in torch.randint(4, (2_000,), generator=generator))[:40_000]
 
 
 @pytest.fixture(scope="session")
-def text_file(tmp_path_factory: pytest.TempPathFactory, sentences: str) -> Path:
+def text_file(tmp_path_factory, sentences):
     """The sentences in a file that no test changes."""
     return written(tmp_path_factory.mktemp("text") / "sentences.txt", sentences)
 
 
 @pytest.fixture
-def corpus_file(tmp_path: Path, text_file: Path) -> Path:
+def corpus_file(tmp_path, text_file):
     """The sentences in a file that the test may change."""
     return Path(shutil.copy(text_file, tmp_path))
 
 
-def parts(text: str, n: int) -> list[str]:
+def parts(text, n):
     """A text in `n` parts that end anywhere."""
     ends = [i * len(text) // n for i in range(n + 1)]
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-def in_files(folder: Path, text: str, n: int) -> Path:
+def in_files(folder, text, n):
     """Write a text into `n` files of a new folder, which end anywhere."""
     folder.mkdir()
     for i, part in enumerate(parts(text, n)):
@@ -337,7 +331,7 @@ def in_files(folder: Path, text: str, n: int) -> Path:
     return folder
 
 
-def only_run(logs: Path) -> RunFolder:
+def only_run(logs):
     """The one run in a folder of logs."""
     (path,) = (logs / "mlm").iterdir()
     return RunFolder(path)
@@ -354,20 +348,20 @@ class Recording(Callback):
     samples: list[Any] = field(default_factory=list)
     wanted: Mapping[str, Any] | None = None  # the requested knobs
 
-    def stepped(self, trainer: Trainer, stage: Stage) -> None:
+    def stepped(self, trainer, stage):
         trainer.must_stop = trainer.step >= self.stop_after
 
-    def wanted_knobs(self) -> Mapping[str, Any] | None:
+    def wanted_knobs(self):
         return self.wanted
 
-    def reported(self, trainer: Trainer, line: str) -> None:
+    def reported(self, trainer, line):
         self.lines.append(line)
 
-    def evaluated(self, trainer: Trainer, row: Mapping[str, Any], best: Any) -> None:
+    def evaluated(self, trainer, row, best):
         self.rows.append(row)
         self.on_row(self)
 
-    def sampled(self, trainer: Trainer, samples: Any) -> None:
+    def sampled(self, trainer, samples):
         self.samples.append(samples)
 
 
@@ -379,12 +373,12 @@ class Trained:
 
 
 def train_in(
-    folder: Path,
-    configs: Configs | None = None,
-    stop_after: float = math.inf,
-    on_row: Callable[[Recording], Any] = lambda recording: None,
-    **keys: Any,
-) -> Trained:
+    folder,
+    configs=None,
+    stop_after=math.inf,
+    on_row=lambda recording: None,
+    **keys,
+):
     """Train a small model in this process; keyword arguments are keys with `__` in place of the
     dot."""
     overridden = dotted(keys)
@@ -399,7 +393,7 @@ def train_in(
     return Trained(configs, run, recording)
 
 
-def watched(configs: Configs, run: RunFolder, recording: Any = None) -> Trainer:
+def watched(configs, run, recording=None):
     """The trainer with the callbacks that `experiment.py` gives it; a recording takes the place of
     the one that shows the run."""
     trainer = configs.trainer
@@ -407,14 +401,14 @@ def watched(configs: Configs, run: RunFolder, recording: Any = None) -> Trainer:
     return trainer
 
 
-def check_same_weights(one: RunFolder, other: RunFolder) -> None:
+def check_same_weights(one, other):
     """Two runs have the same weights, bit for bit."""
     weights = load_weights(one.checkpoints / "last.safetensors")
     others = load_weights(other.checkpoints / "last.safetensors")
     torch.testing.assert_close(others, weights, rtol=0, atol=0)
 
 
-def check_same(one: RunFolder, other: RunFolder) -> None:
+def check_same(one, other):
     """Two runs have the same weights, bit for bit, and the same rows except for times."""
     check_same_weights(one, other)
     assert without_times(one) == without_times(other)
@@ -430,7 +424,7 @@ TIMES = (
 )
 
 
-def without_times(run: RunFolder) -> list[dict[str, Any]]:
+def without_times(run):
     """The rows of a run without what depends on the speed of the machine."""
     rows = run.metrics()
     for row in rows:
@@ -439,9 +433,7 @@ def without_times(run: RunFolder) -> list[dict[str, Any]]:
     return rows
 
 
-def check_resumes(
-    train: Callable[..., Trained], stop_after: int, **keys: Any
-) -> tuple[Configs, Configs, Configs]:
+def check_resumes(train, stop_after, **keys):
     """A run that is stopped and resumed ends like one that is not; returns whole, stopped and
     resumed configs."""
     whole = train(**keys)
@@ -458,13 +450,11 @@ def check_resumes(
 
 
 @pytest.fixture
-def train(tmp_path: Path, text_file: Path) -> Callable[..., Trained]:
+def train(tmp_path, text_file):
     """`train_in` a folder of its own for each run, on the sentences unless a test names another
     text."""
 
-    def train(
-        configs: Configs | None = None, *args: Any, folder: Path | None = None, **keys: Any
-    ) -> Trained:
+    def train(configs=None, *args, folder=None, **keys):
         folder = folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
         return train_in(folder, configs, *args, **{"data__corpus": text_file, **keys})
 

@@ -21,9 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -53,7 +51,7 @@ PRELOADED = (
 class ForkServer:
     """The process that forks. One for all tests of a pytest process."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home):
         """`home` is the home folder while the modules are imported, which may write there."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -68,15 +66,15 @@ class ForkServer:
 
     def start(
         self,
-        arguments: list[str],
-        environment: Mapping[str, str] | None = None,
+        arguments,
+        environment=None,
         *,
-        merged: bool = False,
-        terminal: bool = False,
-        draws: bool = False,
-        standard_input: str = os.devnull,
-        folder: Path = ROOT,
-    ) -> "Program":
+        merged=False,
+        terminal=False,
+        draws=False,
+        standard_input=os.devnull,
+        folder=ROOT,
+    ):
         """Start `python *arguments` with further variables of the environment.
 
         `merged` sends the errors to the standard output, which may be a `terminal`. The plot of a
@@ -100,7 +98,7 @@ class ForkServer:
 
         return Program(arguments, out, err, status)
 
-    def close(self) -> None:
+    def close(self):
         self._requests.close()
         self._process.wait(10)
 
@@ -108,21 +106,21 @@ class ForkServer:
 class Program:
     """A started program, used like subprocess.Popen."""
 
-    def __init__(self, arguments: list[str], out: int, err: int, status: int):
+    def __init__(self, arguments, out, err, status):
         self.arguments = arguments
         self.stdout = open(out, encoding="utf-8")  # noqa: SIM115
         self.stderr = open(err, encoding="utf-8")  # noqa: SIM115
         self._status = open(status, encoding="utf-8")  # noqa: SIM115
         self.pid = int(self._status.readline())
-        self.returncode: int | None = None
+        self.returncode = None
         os.set_blocking(status, False)
 
-    def poll(self) -> int | None:
+    def poll(self):
         if self.returncode is None and (line := self._status.readline()):
             self.returncode = int(line)
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout):
         deadline = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > deadline:
@@ -131,22 +129,22 @@ class Program:
         assert self.returncode is not None
         return self.returncode
 
-    def output(self, code: int = 0) -> str:
+    def output(self, code=0):
         """Wait for the end, with an exit code. Returns the standard output."""
         ended = self.wait(120)
         output = self.stdout.read()
         assert ended == code, output + self.stderr.read()
         return output
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number):
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def kill(self) -> None:
+    def kill(self):
         self.send_signal(signal.SIGKILL)
 
 
-def serve(requests: socket.socket) -> None:
+def serve(requests):
     """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
     for name in PRELOADED:
         importlib.import_module(name)
@@ -169,7 +167,7 @@ def serve(requests: socket.socket) -> None:
             os.close(fd)
 
 
-def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
+def supervise(request, out, err, status):
     """Fork again: the parent reports the program's process id and its exit code, the child becomes
     the program."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -204,7 +202,7 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
     sys.argv = request["arguments"]
 
 
-def run(path: str) -> None:
+def run(path):
     """Run a program as `__main__` and end this process."""
     code = 0
     try:

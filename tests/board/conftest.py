@@ -10,10 +10,8 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +34,7 @@ KEYS = {
 }
 
 
-def message(row: dict[str, Any], start: int = 0) -> dict[str, Any]:
+def message(row, start=0):
     """A message with one row, which begins at byte `start` of metrics.jsonl."""
     text = json.dumps(row) + "\n"
     nothing = {"from": 0, "to": 0, "text": ""}
@@ -56,10 +54,10 @@ class Dashboard:
     output: list[str] = field(default_factory=list)
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> "Dashboard":
+    def start(self):
         command = ["dashboard.py", "--port", str(self.port), "--db", str(self.database)]
         self.process = self.fork_server.start(command, merged=True)
         line = self.process.stdout.readline()
@@ -70,52 +68,52 @@ class Dashboard:
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
         return self
 
-    def _read(self, stream: Any) -> None:
+    def _read(self, stream):
         self.output.extend(stream)  # else the pipe would fill up and stop the server
 
-    def send(self, number: int) -> None:
+    def send(self, number):
         assert self.process is not None
         self.process.send_signal(number)
 
-    def end(self, number: int = signal.SIGINT, seconds: float = 10) -> int:
+    def end(self, number=signal.SIGINT, seconds=10):
         """Send a signal and wait for the end. Returns the exit code."""
         self.send(number)
         return self.process.wait(seconds)
 
-    def says(self, words: str) -> None:
+    def says(self, words):
         """Wait until a line of its output has some words."""
         until(lambda: any(words in line for line in self.output), 5)
 
-    def restart(self, number: int = signal.SIGKILL) -> None:
+    def restart(self, number=signal.SIGKILL):
         self.end(number)
         self.start()
 
-    def get(self, path: str, body: dict | None = None) -> dict:
+    def get(self, path, body=None):
         """The answer of labml-app to a request of the page."""
         content = body if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v1/{path}", content)
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response)
 
-    def change(self, run: RunFolder, what: str, message: dict[str, Any]) -> None:
+    def change(self, run, what, message):
         """Set the knobs of a run, or hide it, as Folio's pages do."""
         ask(f"{self.url}/api/folio/runs/{run.path.name}/{what}", "PUT", message, 10, {})
 
-    def post(self, run: RunFolder, message: dict[str, Any]) -> dict:
+    def post(self, run, message):
         """The answer to a message of a run."""
         return ask(f"{self.url}/api/folio/runs/{run.path.name}", "POST", message, 10, STORED)
 
-    def summary(self, run: RunFolder) -> dict:
+    def summary(self, run):
         """The run as Folio's pages list it."""
         runs = ask(f"{self.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
         return {entry["uuid"]: entry for entry in runs}[run.path.name]
 
-    def listed(self, run: RunFolder) -> dict:
+    def listed(self, run):
         """The run's entry in labml's list of runs."""
         runs = self.get("runs/null")["runs"]
         return {entry["run_uuid"]: entry for entry in runs}[run.path.name]
 
-    def series(self, run: RunFolder) -> dict[str, tuple[list[float], list[float]]]:
+    def series(self, run):
         """Steps and values by name, as labml's page draws them."""
         decoded = {}
         content = self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})
@@ -125,7 +123,7 @@ class Dashboard:
             decoded[line["name"]] = (steps.tolist(), values.tolist())
         return decoded
 
-    def receive(self, run: RunFolder) -> Delivery:
+    def receive(self, run):
         """Deliver the whole run."""
         delivery = Delivery(run, self.url)
         while delivery.send(10):
@@ -134,7 +132,7 @@ class Dashboard:
 
 
 @pytest.fixture
-def dashboard(tmp_path: Path, fork_server: ForkServer) -> Iterator[Dashboard]:
+def dashboard(tmp_path, fork_server):
     """A dashboard for one test, which may stop or break it."""
     started = Dashboard(tmp_path / "dashboard" / "dashboard.sqlite3", fork_server).start()
     yield started
@@ -143,9 +141,7 @@ def dashboard(tmp_path: Path, fork_server: ForkServer) -> Iterator[Dashboard]:
 
 
 @pytest.fixture(scope="session")
-def shared_dashboard(
-    tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer
-) -> Iterator[Dashboard]:
+def shared_dashboard(tmp_path_factory, fork_server):
     """A dashboard for tests that add runs of their own and change nothing else."""
     folder = tmp_path_factory.mktemp("dashboard")
     started = Dashboard(folder / "dashboard.sqlite3", fork_server).start()
@@ -154,10 +150,10 @@ def shared_dashboard(
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
+def make_run(tmp_path):
     """Makes a run's folder as training leaves it, without training. Each has its own uuid."""
 
-    def make(uuid: str | None = None, n_rows: int = 3, **row: float) -> RunFolder:
+    def make(uuid=None, n_rows=3, **row):
         run = RunFolder(tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8)))
         run.path.mkdir(parents=True)
         run.save_about("mlm", "preset quick seed=1", ["seed"])
@@ -179,32 +175,32 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
 class Training:
     """A run of experiment.py that reports to an address."""
 
-    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path, url: str, steps: int):
+    def __init__(self, fork_server, folder, corpus, url, steps):
         self.logs = folder / "logs"
         config = config_file(folder, KEYS | {"data.corpus": corpus, "training.max_steps": steps})
         environment = {"labml_app_url": f"{url}/api/v1/default"}
         self.process = fork_server.start(
             ["experiment.py", "--config", config], environment, merged=True
         )
-        self.lines: list[str] = []
+        self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
-    def _read(self) -> None:
+    def _read(self):
         self.lines.extend(self.process.stdout)
 
     @property
-    def run(self) -> RunFolder:
+    def run(self):
         return only_run(self.logs)
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        def is_met() -> bool:
+    def until(self, condition):
+        def is_met():
             assert self.process.poll() is None, "".join(self.lines)
             return condition()
 
         until(is_met, 90)
 
-    def pause_after_evaluations(self, times: int = 3) -> None:
+    def pause_after_evaluations(self, times=3):
         """Stop the process after some evaluations, however fast it is and however long the test
         takes."""
         self.until(
@@ -212,10 +208,10 @@ class Training:
         )
         self.process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def go_on(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def check_end(self) -> str:
+    def check_end(self):
         """Wait for the end. Returns the output. The run is complete, and the end came in time."""
         assert self.process.wait(120) == 0, "".join(self.lines)
 
@@ -229,13 +225,11 @@ class Training:
 
 
 @pytest.fixture
-def train_beside(
-    fork_server, tmp_path: Path, corpus_file: Path
-) -> Iterator[Callable[..., Training]]:
+def train_beside(fork_server, tmp_path, corpus_file):
     """Starts a training process that reports to a dashboard's address."""
-    started: list[Training] = []
+    started = []
 
-    def start(url: str, steps: int = 120) -> Training:
+    def start(url, steps=120):
         started.append(Training(fork_server, tmp_path, corpus_file, url, steps))
         return started[-1]
 
@@ -246,7 +240,7 @@ def train_beside(
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     """A real browser."""
     paths = [shutil.which(name) for name in ("chromium", "google-chrome", "chrome")]
     needed(any(paths), "needs a browser: apt-get install chromium")
@@ -265,13 +259,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(browser) -> Any:
+def page(browser):
     """A page that may load nothing except from this machine."""
     needed(IS_OFFLINE, "needs the page's npm packages: make .venv/vendored")
     opened = browser.new_page(viewport={"width": 1100, "height": 900})
     opened.outside = []
 
-    def only_here(route: Any) -> None:
+    def only_here(route):
         if route.request.url.startswith("http://127.0.0.1:"):
             route.continue_()
         else:
@@ -290,18 +284,18 @@ def page(browser) -> Any:
         opened.close()
 
 
-def show(page: Any, address: str, ready: str = LINE) -> None:
+def show(page, address, ready=LINE):
     """Open an address, and wait for an element of its page."""
     page.goto(address)
     page.wait_for_selector(ready)
 
 
-def shape(page: Any) -> str:
+def shape(page):
     """The first curve of a page; empty if there is none."""
     return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
 
 
-def grown(page: Any, before: str) -> str:
+def grown(page, before):
     """Wait until the chart has changed. Returns its new shape."""
     now = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
     page.wait_for_function(f"before => ({now}) != before", arg=before, timeout=WITHIN)
@@ -309,13 +303,13 @@ def grown(page: Any, before: str) -> str:
 
 
 @pytest.fixture
-def axe(page) -> Callable[[], list[str]]:
+def axe(page):
     """Checks the open page with axe-core; returns its serious faults, each with the elements that
     have it."""
     script = MODULES / "axe-core" / "axe.min.js"
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
-    def serious_faults() -> list[str]:
+    def serious_faults():
         page.evaluate(script.read_text())  # a script element would break the page's policy
         faults = []
         for fault in page.evaluate("async () => (await axe.run()).violations"):
@@ -328,7 +322,7 @@ def axe(page) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def live(page, shared_dashboard: Dashboard, make_run) -> Iterator[tuple[RunFolder, Delivery]]:
+def live(page, shared_dashboard, make_run):
     """A run that trains, and its delivery; `page` shows the run."""
     run = make_run()
     with run.locked():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.board.conftest import Dashboard, message
+from tests.board.conftest import message
 
 SECRETS = (
     b"root:",
@@ -20,7 +20,7 @@ SECRETS = (
 )
 
 
-def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple[int, bytes]:
+def ask(dashboard, request, *, is_whole=True):
     """Send bytes and read to the end. Returns the status (0 if there is none) and the answer.
 
     A request that may be incomplete is followed by the end of the connection, or its answer would
@@ -41,16 +41,14 @@ def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple
     return (int(words[1]) if answer.startswith(b"HTTP/") and words[1].isdigit() else 0), answer
 
 
-def get(
-    path: str, *headers: str, method: str = "GET", host: str = "127.0.0.1", body: str = ""
-) -> bytes:
+def get(path, *headers, method="GET", host="127.0.0.1", body=""):
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
     lines += [f"Content-Length: {len(body)}"] * bool(body)
     return "\r\n".join([*lines, "", body]).encode("latin-1")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stalled(shared_dashboard) -> list[socket.socket]:
+def stalled(shared_dashboard):
     """Connections whose headers do not arrive. They last ten seconds, in which the other tests run."""
     whole = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n"
     connections = [
@@ -163,14 +161,14 @@ RUN = "/api/folio/runs/0123456789"
 TRACK = f"/api/v1/default/track?run_uuid={'d' * 16}&labml_version=0.5.3"
 
 
-def with_row(line: str) -> str:
+def with_row(line):
     """A message whose metrics.jsonl has this line."""
     content = message({})
     content["pieces"]["metrics.jsonl"]["text"] = f"{line}\n"
     return json.dumps(content)
 
 
-def with_series(n_series: int, n_points: int) -> str:
+def with_series(n_series, n_points):
     series = {"step": [1] * n_points, "value": [1] * n_points}
     return json.dumps({"track": dict.fromkeys(map(str, range(n_series)), series)})
 
@@ -283,20 +281,20 @@ SIMPLE += [{"$key": 1}, {"$array": ["x"]}]
 class Generator(random.Random):
     """Generates requests, of which most are wrong."""
 
-    def junk(self) -> bytes:
+    def junk(self):
         return self.randbytes(self.randrange(60))
 
-    def value(self, depth: int = 0) -> object:
+    def value(self, depth=0):
         if depth == 2 or self.random() < 0.6:
             return self.choice(SIMPLE)
         values = {key: self.value(depth + 1) for key in self.sample(KEYS, 3)}
         return values | {"list": [self.value(2)]}
 
-    def valid_with_a_wrong_body(self) -> bytes:
+    def valid_with_a_wrong_body(self):
         method = self.choice(["POST", "PUT"])
         return get(self.choice(INTERFACE), method=method, body=json.dumps(self.value()))
 
-    def lines(self) -> tuple[bytes, bool]:
+    def lines(self):
         """A request, and whether it is complete and asks to close the connection. Any other is
         broken off after it was sent."""
         version = self.choice(["1.1", "1.0", "9.9", ""])

@@ -5,11 +5,11 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.board.conftest import LINE, WITHIN, Dashboard, show
+from tests.board.conftest import LINE, WITHIN, show
 
 
 @pytest.fixture
-def opened(page, shared_dashboard: Dashboard, make_run):
+def opened(page, shared_dashboard, make_run):
     """A completed run with stages, references and samples, and its open page."""
     run = make_run(n_rows=0)
     config = run.config()
@@ -130,9 +130,7 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
             opened.wait_for_function(APART, timeout=WITHIN)
 
 
-def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
-    page, shared_dashboard: Dashboard, make_run
-):
+def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_dashboard, make_run):
     run = shared_dashboard.receive(make_run(f"0ddba111{secrets.token_hex(8)}"))
     shared_dashboard.receive(make_run(f"0ddba112{secrets.token_hex(8)}"))
     show(page, f"{shared_dashboard.url}/run/0ddba111")

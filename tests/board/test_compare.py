@@ -10,14 +10,14 @@ import pytest
 from board.comparison import MAX_POINTS, with_rows
 from board.run_records import RECORDS
 from runs.schema import METRICS
-from tests.board.conftest import LINE, WITHIN, Dashboard, message, show
+from tests.board.conftest import LINE, WITHIN, message, show
 
 
-def cells(page, column: int) -> list[str]:
+def cells(page, column):
     return page.locator(f"tbody tr > :nth-child({column})").all_inner_texts()
 
 
-def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Dashboard, make_run):
+def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, make_run):
     runs = [make_run() for _ in range(3)]
     for seed, loss, run in zip((0, 1, 10), (0.5, 0.6, 0.7), runs, strict=True):
         run.save_config(run.config() | {"seed": seed})
@@ -50,7 +50,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
     page.check("#hidden")
     assert cells(page, 6) == ["1"]
 
-    asked: list[str] = []
+    asked = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Delete')")
     page.wait_for_selector("text=0 of 2 runs", timeout=WITHIN)
@@ -61,7 +61,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
 
 
 def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
-    page, dashboard: Dashboard, make_run
+    page, dashboard, make_run
 ):
     runs = [make_run() for _ in range(4)]
     runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
@@ -106,7 +106,7 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
 
 
-def test_runs_with_one_evaluation_are_all_shown(page, dashboard: Dashboard, make_run):
+def test_runs_with_one_evaluation_are_all_shown(page, dashboard, make_run):
     for seed, loss in enumerate((0.75, 2.2)):
         run = make_run(n_rows=1, **{"loss.valid": loss})
         run.save_config(run.config() | {"masking.masking_prob": 0.2 + seed / 10})
@@ -117,7 +117,7 @@ def test_runs_with_one_evaluation_are_all_shown(page, dashboard: Dashboard, make
 
 
 def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(
-    page, dashboard: Dashboard, make_run
+    page, dashboard, make_run
 ):
     runs = [make_run(), make_run(n_rows=1)]
     runs[1].save_config(runs[1].config() | {"masking.masking_prob": 0.3})
@@ -139,9 +139,7 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     assert any(re.search(r" at [13]$", value) for value in values)
 
 
-def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(
-    page, shared_dashboard: Dashboard, make_run
-):
+def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dashboard, make_run):
     long = make_run(n_rows=MAX_POINTS + 2, **{"loss.valid": 1.0})
     short = make_run(n_rows=300, **{"loss.valid": 2.0})
     shared_dashboard.receive(long)
@@ -152,7 +150,7 @@ def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(
 
 
 def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
-    page, dashboard: Dashboard, make_run
+    page, dashboard, make_run
 ):
     runs = [make_run(), make_run(**{"loss.valid_per_character": 1.0}), make_run()]
     runs[1].save_config(runs[1].config() | {"data.tokens": "bpe:256"})
@@ -176,7 +174,7 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
 def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     n = 10 * MAX_POINTS + 3
     rows = [{"step": i, "chars": i, "seconds": float(i), "loss.valid": 1.0} for i in range(n)]
-    curve: list = []
+    curve = []
 
     for i in range(0, n, at_once):
         curve = with_rows(curve, rows[i : i + at_once])
@@ -187,9 +185,7 @@ def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     assert len(set(np.diff(steps[:-1]))) == 1
 
 
-def test_a_value_that_is_no_number_leaves_the_comparison_whole(
-    page, shared_dashboard: Dashboard, make_run
-):
+def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dashboard, make_run):
     run = make_run()
     shared_dashboard.receive(run)
     stored = run.metrics_path.stat().st_size
@@ -207,7 +203,7 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(
 
 
 def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
-    page, dashboard: Dashboard, make_run
+    page, dashboard, make_run
 ):
     run = make_run()
     dashboard.receive(run)
@@ -220,9 +216,7 @@ def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
     assert not page.is_visible("text=Keys that differ")
 
 
-def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
-    dashboard: Dashboard, make_run
-):
+def test_runs_that_an_earlier_version_stored_come_back_with_an_import(dashboard, make_run):
     run = make_run(chars=100, seconds=5.0)
     dashboard.receive(run)
     dashboard.end()

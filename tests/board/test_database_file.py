@@ -11,7 +11,7 @@ from board.store import Store, StoreError
 from runs.files import ROOT
 
 
-def killed(path: Path, *lines: str) -> None:
+def killed(path, *lines):
     """Run a program with a database as its argument, which kills itself at the end."""
     program = "\n".join(["import os, sqlite3, sys", *lines, "os.kill(os.getpid(), 9)"])
     assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
@@ -85,12 +85,12 @@ def test_a_database_that_is_damaged_inside_is_refused(tmp_path):
     check_is_refused(path, "damaged")
 
 
-def contents(path: Path) -> dict[Path, bytes]:
+def contents(path):
     """The files whose names begin with that of a database."""
     return {file: file.read_bytes() for file in path.parent.glob(f"{path.name}*")}
 
 
-def check_is_refused(path: Path, reason: str) -> None:
+def check_is_refused(path, reason):
     before = contents(path)
     with pytest.raises(StoreError, match=reason):
         Store(path)

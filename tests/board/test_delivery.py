@@ -13,7 +13,6 @@ import pytest
 import dashboard as command
 from runs.delivery import Delivery, RefusedError, Uploader
 from runs.files import ROOT
-from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
 from tests.board.conftest import message
 
@@ -220,7 +219,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
     uploaders = [Uploader(Delivery(run, shared_dashboard.url), print) for run in runs]
     n = 4_000
 
-    def stream(run: RunFolder, uploader: Uploader) -> None:
+    def stream(run, uploader):
         uploader.start()
         for i in range(1, n + 1):
             losses = {"loss.valid": 1 + 1 / i, "loss.train": 1 + 2 / i}

@@ -8,7 +8,7 @@ from tests.board.conftest import Dashboard
 SECONDS_TO_NOTICE = 5
 
 
-def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dashboard, make_run):
+def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard, make_run):
     run = make_run()
     with run.locked():
         delivery = dashboard.receive(run)
@@ -25,7 +25,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
 
 
 def test_a_database_that_is_replaced_by_another_dashboards_is_served(
-    dashboard: Dashboard, fork_server, tmp_path, make_run
+    dashboard, fork_server, tmp_path, make_run
 ):
     run, other = make_run(), make_run()
     second = Dashboard(tmp_path / "other.sqlite3", fork_server).start()
@@ -37,9 +37,7 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     assert [entry["run_uuid"] for entry in dashboard.get("runs/null")["runs"]] == [other.path.name]
 
 
-def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(
-    dashboard: Dashboard, tmp_path
-):
+def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "letters.sqlite3")) as connection:
         connection.execute("CREATE TABLE letters (a TEXT)")
         connection.commit()

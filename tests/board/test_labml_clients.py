@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from board.labml_messages import MAX_SERIES
-from tests.board.conftest import Dashboard, show
+from tests.board.conftest import show
 from tests.board.test_attacks import ask, get
 
 SCRIPT = """
@@ -24,14 +24,14 @@ with experiment.record(name="plain", comment="{comment}"{argument}):
 """
 
 
-def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, tmp_path):
+def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
     page.goto(f"{shared_dashboard.url}/runs?labml")
     url = shared_dashboard.url
     # As an argument, or in the environment, which names no other dashboard: the script's argument
     # and its environment.
     arguments = {"app_url": f', app_url="{url}/api/v1/default"', "labml_app_url": ""}
 
-    def run(comment: str) -> None:
+    def run(comment):
         folder = tmp_path / comment
         folder.mkdir()
         script = SCRIPT.format(comment=comment, argument=arguments[comment])
@@ -60,7 +60,7 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
         show(page, url + address, "svg#chart path.smoothed-line")
 
 
-def posted(dashboard: Dashboard, path: str, content: object) -> int:
+def posted(dashboard, path, content):
     """The status of the answer to a message of labml's clients or of its page."""
     return ask(dashboard, get(f"/api/v1/{path}", method="POST", body=json.dumps(content)))[0]
 
@@ -87,9 +87,7 @@ WRONG_MESSAGES = [
 ]
 
 
-def test_messages_that_would_break_the_page_are_refused(
-    page, shared_dashboard: Dashboard, make_run
-):
+def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard, make_run):
     run = make_run()
     shared_dashboard.receive(run)
     uuid = run.path.name
@@ -99,12 +97,12 @@ def test_messages_that_would_break_the_page_are_refused(
     show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{uuid}"]')
 
 
-def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):
+def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard, make_run):
     names = [f"series {i}" for i in range(300)]
     uuid = "a" * 16
     path = f"default/track?run_uuid={uuid}&labml_version=0.5.3"
 
-    def track(some: list[str]) -> int:
+    def track(some):
         series = {name: {"step": [1], "value": [1.0]} for name in some}
         return posted(shared_dashboard, path, {"track": series})
 

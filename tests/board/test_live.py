@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from runs.delivery import RefusedError
-from tests.board.conftest import LINE, WITHIN, Dashboard, grown, shape, show
+from tests.board.conftest import LINE, WITHIN, grown, shape, show
 
 
 def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
-    page, shared_dashboard: Dashboard, make_run
+    page, shared_dashboard, make_run
 ):
     run = make_run(n_rows=0)
     with run.locked():
@@ -45,7 +45,7 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         page.wait_for_selector(".state.in-progress", timeout=WITHIN)
 
 
-def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, make_run):
+def test_the_list_shows_new_runs_and_how_they_end(page, dashboard, make_run):
     page.goto(f"{dashboard.url}/runs")  # empty
     page.wait_for_load_state("load")
     run = make_run()
@@ -58,7 +58,7 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, ma
         page.wait_for_selector(".state.crashed", timeout=WITHIN)
 
 
-def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard: Dashboard):
+def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard):
     run, delivery = live
     uuid = run.path.name
     focused = "() => document.activeElement.id"
@@ -83,7 +83,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     hide = "window.looks = 0; Object.defineProperty(document, 'hidden', {configurable: true, get: () => ++looks})"
     page.evaluate(hide)
     page.wait_for_function("() => looks >= 1")  # so no request is under way
-    asked: list[str] = []
+    asked = []
     page.on("request", lambda request: asked.append(request.url))
     run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
     delivery.send()
@@ -94,7 +94,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     grown(page, drawn)
 
 
-def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, train_beside):
+def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
     training = train_beside(dashboard.url, steps=100_000)
     training.until(lambda: bool(dashboard.get("runs/null")["runs"]))
     uuid = training.run.path.name
@@ -147,9 +147,7 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     page.wait_for_selector("text=masking_prob 0.3 (requested: as scheduled)")
 
 
-def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(
-    page, dashboard: Dashboard, make_run
-):
+def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard, make_run):
     run = make_run()
     with run.locked():
         dashboard.receive(run)
@@ -160,7 +158,7 @@ def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(
     page.wait_for_selector(".state.completed", timeout=10_000)
 
 
-def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboard, make_run):
+def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard, make_run):
     run = make_run()
     show(page, dashboard.receive(run).page)
     dashboard.end(signal.SIGKILL)
@@ -169,9 +167,7 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboa
     page.wait_for_selector("#absent", state="detached", timeout=WITHIN)
 
 
-def test_a_run_is_watched_from_its_first_point_to_its_last(
-    page, dashboard: Dashboard, train_beside, tmp_path
-):
+def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard, train_beside, tmp_path):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations(4)
     training.go_on()

@@ -10,7 +10,7 @@ import pytest
 from tests.board.conftest import EVALUATIONS
 
 
-def lines_about(output: str, words: str) -> list[str]:
+def lines_about(output, words):
     return [line for line in output.splitlines() if words in line]
 
 

@@ -57,7 +57,7 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
     store = Store(tmp_path / "store.sqlite3")
     store.put("a", "key", "1")
 
-    def fail() -> None:
+    def fail():
         with store.transaction():
             store.put("a", "key", "2")
             store.put("a", "other", "3")

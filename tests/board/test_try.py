@@ -3,10 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,8 +12,6 @@ from board import predictors
 from data.play.grammar import grammar, play
 from runs.delivery import DeliveryError, RefusedError, ask
 from runs.errors import InputError
-from runs.run_folder import RunFolder
-from tests.board.conftest import Dashboard
 from tests.conftest import until
 
 COUNT_BLANKS = """() => {  // whenever the text is drawn
@@ -27,9 +22,7 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 }"""
 
 
-def test_a_text_is_hidden_read_and_filled(
-    page, axe, shared_dashboard: Dashboard, make_run, train, tmp_path
-):
+def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run, train, tmp_path):
     text, of_bytes, run, opened = tmp_path / "play.txt", make_run(), make_run(), page
     text.write_text(play(20_000), encoding="utf-8")
     keys = {
@@ -113,12 +106,12 @@ def test_a_text_is_hidden_read_and_filled(
 
 
 def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
-    shared_dashboard: Dashboard, make_run
+    shared_dashboard, make_run
 ):
     runs = [shared_dashboard.receive(make_run()).run for _ in range(3 * predictors.MOST)]
     server = psutil.Process(shared_dashboard.process.pid)
 
-    def reason(run: RunFolder) -> str:
+    def reason(run):
         address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
         with pytest.raises(DeliveryError) as error:
             ask(address, "POST", {"text": "a_"}, 60, {})
@@ -137,17 +130,17 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
     assert reasons.count("the model does not answer") == predictors.MOST
 
 
-def predictor_of(folder: Path, monkeypatch, *lines: str) -> predictors.Predictor:
+def predictor_of(folder, monkeypatch, *lines):
     """The predictor of a run, whose process is another program."""
     (folder / "predict.py").write_text("\n".join(["import json, os, sys", *lines]))
     monkeypatch.setattr(predictors, "ROOT", folder)
     return predictors.Predictor(str(folder))
 
 
-def in_loop(task: Coroutine[Any, Any, Any]) -> Any:
+def in_loop(task):
     """The result of a task. The loop of this thread is the browser's."""
 
-    async def result() -> Any:
+    async def result():
         try:
             return await task
         finally:
@@ -163,7 +156,7 @@ def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, mon
     predictor = predictor_of(tmp_path, monkeypatch, answer)
     predictor.weights.parent.mkdir()
 
-    async def numbers() -> list[int]:
+    async def numbers():
         predictor.weights.write_bytes(b"first")
         first = await predictor.ask({})
         same = await predictor.ask({})
@@ -202,7 +195,7 @@ def test_the_process_that_was_idle_for_the_longest_time_makes_room(tmp_path, mon
     predictor_of(tmp_path, monkeypatch, "for line in sys.stdin: print('{}', flush=True)")
     several = predictors.Predictors()
 
-    async def left() -> list[str]:
+    async def left():
         for folder in ("a", "b", "a", "c"):
             await several.ask(folder, {})
         several.close()

@@ -1,14 +1,11 @@
 """A run folder with every file that a run writes, and its rows; nothing is trained."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from runs.run_folder import RunFolder
 
 
-def metrics_row(step: int) -> dict[str, Any]:
+def metrics_row(step):
     """A row of metrics.jsonl as a run writes it."""
     return {
         "step": step,
@@ -25,12 +22,12 @@ def metrics_row(step: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def row() -> dict[str, Any]:
+def row():
     return metrics_row(1)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+def run(tmp_path):
     run = RunFolder.create(tmp_path / "logs" / "mlm" / "0123456789ab")
     run.save_about("mlm", "preset quick", ["seed"])
     run.save_config(

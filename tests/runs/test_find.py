@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from tests.conftest import one_line
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Path:
+def logs(tmp_path):
     for age, name in enumerate(["mlm/abc1", "mlm/abc2", "other/def3"]):
         path = tmp_path / "logs" / name
         path.mkdir(parents=True)
@@ -23,13 +22,13 @@ def logs(tmp_path: Path) -> Path:
     ("name", "found"),
     [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")],
 )
-def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs: Path, name: str, found: str):
+def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs, name, found):
     assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]  # the oldest first
     assert find_run(name.format(logs=logs), logs).path.name == found
 
 
 @pytest.mark.parametrize("name", ["last", "new", "{logs}/mlm/new4"])
-def test_a_run_without_its_config_is_found_too(logs: Path, name: str):
+def test_a_run_without_its_config_is_found_too(logs, name):
     """The error then names the file that is missing."""
     (logs / "mlm" / "new4").mkdir()
     (logs / "mlm" / "new4" / "about.json").touch()
@@ -44,7 +43,7 @@ def test_a_run_without_its_config_is_found_too(logs: Path, name: str):
         *((name, "there is no run") for name in ("", "y" * 5_000, "\0", "\ud800")),
     ],
 )
-def test_a_name_that_matches_none_or_several_lists_the_runs(logs: Path, name: str, message: str):
+def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message):
     with one_line(RunFolderError, message) as error:
         find_run(name, logs)
     assert "abc1 (mlm), abc2 (mlm)" in str(error.value)
@@ -52,7 +51,7 @@ def test_a_name_that_matches_none_or_several_lists_the_runs(logs: Path, name: st
 
 
 @pytest.mark.parametrize("logs", [".", "loop", "x" * 5_000, "file"])
-def test_logs_without_runs_are_one_line_that_says_how_to_create_one(tmp_path: Path, logs: str):
+def test_logs_without_runs_are_one_line_that_says_how_to_create_one(tmp_path, logs):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "file").touch()
     with one_line(RunFolderError, r"no runs yet" if logs == "." else r"no runs yet|cannot read"):

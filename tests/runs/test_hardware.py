@@ -12,12 +12,12 @@ from tests.conftest import until
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> RunFolder:
+def run(tmp_path, monkeypatch):
     monkeypatch.setattr(hardware, "SECONDS_BETWEEN", 0.2)
     return RunFolder.create(tmp_path / "run")
 
 
-def rows(run: RunFolder) -> list[dict]:
+def rows(run):
     content = run.hardware_path.read_text() if run.hardware_path.exists() else ""
     return [json.loads(line) for line in content.splitlines()]
 
@@ -40,9 +40,9 @@ def test_a_busy_process_is_seen_and_the_thread_ends(run):
 def test_a_missing_folder_does_not_stop_the_recording(run, tmp_path):
     """And without NVIDIA's driver, the GPU is left out."""
     run.path.rename(tmp_path / "moved")
-    asked: list[int] = []
+    asked = []
 
-    def step() -> int:
+    def step():
         asked.append(len(asked))
         return asked[-1]
 

@@ -26,7 +26,7 @@ READERS = {
 }
 
 
-def row_with(**values) -> bytes:
+def row_with(**values):
     """A line of metrics.jsonl in which some values are wrong."""
     return json.dumps(metrics_row(1) | values).encode() + b"\n"
 

@@ -14,7 +14,7 @@ WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
 IGNORED = {"seed", "name"}
 
 
-def config(seed: int, **changes):
+def config(seed, **changes):
     return {
         "seed": seed,
         "name": f"n{seed}",
@@ -24,7 +24,7 @@ def config(seed: int, **changes):
     }
 
 
-def groups(first: list[float], second: list[float]):
+def groups(first, second):
     """Two settings with several seeds each; the numbers are added to all window losses."""
     configs = [config(seed) for seed in range(len(first))]
     configs += [config(seed, **{"model.d_model": 64}) for seed in range(len(second))]
@@ -108,7 +108,7 @@ def test_without_a_spread_there_is_no_verdict(values, base):
 @pytest.mark.parametrize(
     ("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)]
 )
-def test_quantiles_and_p_values_are_those_of_published_tables(freedom: float, t: float):
+def test_quantiles_and_p_values_are_those_of_published_tables(freedom, t):
     assert statistics.t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)
     assert statistics.two_sided_p(t, freedom) == pytest.approx(0.05, rel=1e-3)
     assert statistics.two_sided_p(0.0, freedom) == pytest.approx(1.0)

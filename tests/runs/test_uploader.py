@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -12,7 +11,7 @@ from runs.delivery import Delivery, DeliveryError, Uploader
 from tests.conftest import answer_with, until
 
 STORED = b'{"stored": {"metrics.jsonl": 0, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}'
-OTHER_ANSWERS: dict[str, bytes] = {
+OTHER_ANSWERS = {
     "an error": b'{"errors": [{"error": "refused"}]}',
     "a list": b"[]",
     "no JSON": b"<html></html>",
@@ -42,9 +41,9 @@ def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
 def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkeypatch):
     monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.1)
     over = threading.Event()
-    lines: list[str] = []
+    lines = []
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s
+    def answer(handler):  # takes 300 s
         handler.send_response(200)
         handler.end_headers()
         with contextlib.suppress(ConnectionError):
@@ -66,7 +65,7 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkey
 
 def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
     may_answer = threading.Event()
-    lines: list[str] = []
+    lines = []
     monkeypatch.setattr("runs.delivery.SECONDS_AT_FIRST", 0.01)
     uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lines.append)
     monkeypatch.setattr(uploader.delivery, "send", lambda: not may_answer.wait(10))
@@ -78,10 +77,10 @@ def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
 
 def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):
     """A silent dashboard delays the end of a run by one timeout, not by two."""
-    sent: list[float] = []
+    sent = []
     uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lambda line: None)
 
-    def send() -> bool:
+    def send():
         sent.append(time.time())
         uploader.wake.wait(10)  # `end` sets it
         raise DeliveryError("timed out")

@@ -11,7 +11,7 @@ from writing.beliefs import DISTINCTIONS, exact_beliefs, probe, residual_streams
 from writing.truth import TruePosterior
 
 
-def masks(n_windows: int, seq_len: int) -> torch.Tensor:
+def masks(n_windows, seq_len):
     return torch.rand(n_windows, seq_len, generator=torch.Generator().manual_seed(0)) < 0.5
 
 

@@ -2,12 +2,11 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import random_automaton
 from tests.writing.conftest import flattened
-from writing.consistency import ORDERS, HiddenSpans, hidden_spans, joint_consistency
+from writing.consistency import ORDERS, hidden_spans, joint_consistency
 from writing.truth import TruePosterior
 
 AUTOMATON = random_automaton(5, n_states=6)
@@ -16,11 +15,11 @@ N_WINDOWS = 40
 
 
 @pytest.fixture
-def truth() -> TruePosterior:
+def truth():
     return TruePosterior(AUTOMATON, VOCABULARY)
 
 
-def spans(truth: TruePosterior, n: int, background: float) -> HiddenSpans:
+def spans(truth, n, background):
     windows = VOCABULARY.encode(AUTOMATON.write(N_WINDOWS * 12, seed=0)).view(N_WINDOWS, 12)
     generator = torch.Generator().manual_seed(n)
     return hidden_spans(
@@ -28,18 +27,18 @@ def spans(truth: TruePosterior, n: int, background: float) -> HiddenSpans:
     )
 
 
-def measured(model: nn.Module, hidden: HiddenSpans) -> dict:
+def measured(model, hidden):
     return joint_consistency(model, hidden, VOCABULARY, torch.Generator().manual_seed(0))
 
 
-def numbers(found: dict) -> list[float]:
+def numbers(found):
     rows = [*found["kl"].values(), *found["disagreement"].values()]
     return [row["nats"] for row in rows]
 
 
 @pytest.mark.parametrize("background", [0.0, 0.8])
 @pytest.mark.parametrize("n", [1, 2, 6])
-def test_the_exact_posterior_is_consistent(truth, n: int, background: float):
+def test_the_exact_posterior_is_consistent(truth, n, background):
     found = measured(truth, spans(truth, n, background))
     assert list(found["kl"]) == list(ORDERS)
     assert max(map(abs, numbers(found))) < 1e-9

@@ -20,11 +20,11 @@ VOCABULARY = Vocabulary("abcdex")
 
 
 @pytest.fixture(scope="module")
-def judge() -> Judge:
+def judge():
     return Judge(WORDS, VOCABULARY, LENGTH)
 
 
-def fewest_cuts(floor, ids) -> int:
+def fewest_cuts(floor, ids):
     """Of all ways to cut a text into parts that the automaton can write."""
     n = len(ids)
     for n_cuts in range(n):

@@ -5,7 +5,6 @@ from itertools import combinations, product
 
 import pytest
 import torch
-from torch import nn
 
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
@@ -24,7 +23,7 @@ VOCABULARY = Vocabulary(AUTOMATON.alphabet)
 TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
 
 
-def all_masks() -> torch.Tensor:
+def all_masks():
     """Every mask, repeated so that every number of masked positions is as frequent: `[n_rounds, 1,
     LENGTH]`."""
     masks = []
@@ -36,7 +35,7 @@ def all_masks() -> torch.Tensor:
     return torch.stack(masks)[:, None]
 
 
-def possible() -> tuple[torch.Tensor, torch.Tensor]:
+def possible():
     """All texts that the automaton can write, and their nats per character."""
     log_probs = probabilities(AUTOMATON, LENGTH).flatten().log()
     kept = log_probs.isfinite()
@@ -44,12 +43,12 @@ def possible() -> tuple[torch.Tensor, torch.Tensor]:
     return TEXTS[kept], -log_probs[kept] / LENGTH
 
 
-def bound(model: nn.Module, texts: torch.Tensor) -> torch.Tensor:
+def bound(model, texts):
     masks = all_masks().expand(-1, len(texts), -1)
     return any_order_bound(model, texts, masks, VOCABULARY.mask_token)
 
 
-def nats(model: nn.Module, texts: torch.Tensor) -> dict[str, torch.Tensor]:
+def nats(model, texts):
     """The nats per character of each text in every order, and their any-order bound."""
     found = {"bound": bound(model, texts)}
     for order in ORDERS:

@@ -9,17 +9,17 @@ from data.play.grammar import grammar
 from data.protocol import ValidationSet, validation_set
 from data.vocabulary import Vocabulary
 from tests.model.conftest import model_of
-from writing.phenomena import PHENOMENA, KnownCharacters, excess_by_phenomenon, known_characters
+from writing.phenomena import PHENOMENA, excess_by_phenomenon, known_characters
 from writing.truth import TruePosterior
 
 
 @pytest.fixture(scope="module")
-def vocabulary() -> Vocabulary:
+def vocabulary():
     return Vocabulary(load_corpus("play").counts)
 
 
 @pytest.fixture(scope="module")
-def validation(vocabulary) -> ValidationSet:
+def validation(vocabulary):
     """Eight windows with more masks than the protocol's."""
     protocol = validation_set(vocabulary.encode(load_corpus("play").validation))
     masked = torch.rand(8, 256, generator=torch.Generator().manual_seed(0)) < 0.5
@@ -27,7 +27,7 @@ def validation(vocabulary) -> ValidationSet:
 
 
 @pytest.fixture(scope="module")
-def known(validation, vocabulary) -> KnownCharacters:
+def known(validation, vocabulary):
     return known_characters(validation, vocabulary)
 
 
@@ -35,7 +35,7 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
     truth = TruePosterior(grammar(), vocabulary)
     n = vocabulary.n_ordinary
 
-    def blurred_truth(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def blurred_truth(inputs, positions):
         """The exact posterior mixed with a uniform distribution over characters."""
         probs = 0.75 * truth(inputs, positions).exp()
         probs[:, :n] += 0.25 / n
