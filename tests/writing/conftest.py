@@ -2,8 +2,9 @@ from functools import cache
 
 import pytest
 import torch
-from torch import Generator, nn
+from torch import nn
 
+from tests.data.masking.helpers import generator
 from tests.model.conftest import model_of
 from tests.trained.conftest import shared_run
 
@@ -17,35 +18,30 @@ class Joint(nn.Module):
         blank."""
         super().__init__()
         self.table = table
-        self.n_tokens = table.shape[0]
 
     def forward(self, inputs, positions):
-        rows = inputs.tolist()
         length = inputs.shape[1]
-        return torch.stack(
-            [self.log_posterior(*rows[i // length], column=i % length) for i in positions.tolist()]
-        )
+        rows = inputs.tolist()
+        answers = [self.log_posterior(i % length, *rows[i // length]) for i in positions.tolist()]
+        return torch.stack(answers)
 
     @cache  # noqa: B019  (the model lives as long as the tests, and there are few texts)
-    def log_posterior(self, *tokens, column):
+    def log_posterior(self, column, *tokens):
         fitting = self.table
         for axis, token in enumerate(tokens):
-            if token < self.n_tokens:
-                only = torch.zeros(self.n_tokens, dtype=torch.float64).index_fill(
-                    0, torch.tensor(token), 1.0
-                )
-                fitting = fitting * only.view(
-                    [-1 if i == axis else 1 for i in range(self.table.dim())]
-                )
+            if token < len(self.table):
+                others = torch.arange(len(self.table)) != token
+                fitting = fitting.index_fill(axis, others.nonzero().flatten(), 0)
+
         return fitting.movedim(column, 0).flatten(1).sum(1).log()
 
 
 @pytest.fixture(scope="session")
 def joint():
     """Three tokens, three positions that depend on each other; one text in five is impossible."""
-    generator = torch.Generator().manual_seed(0)
-    table = torch.rand(3, 3, 3, generator=generator, dtype=torch.float64) ** 3
-    table[torch.rand(3, 3, 3, generator=generator) < 0.2] = 0
+    draws = generator()
+    table = torch.rand(3, 3, 3, generator=draws, dtype=torch.float64) ** 3
+    table[torch.rand(3, 3, 3, generator=draws) < 0.2] = 0
     return Joint(table / table.sum())
 
 
@@ -55,7 +51,7 @@ def flattened(model, power):
 
 
 def generators(n, seed=0):
-    return [Generator().manual_seed(seed * 1_000_000 + i) for i in range(n)]
+    return [generator(seed * 1_000_000 + i) for i in range(n)]
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 from PIL import Image, ImageColor, ImageSequence
@@ -17,8 +19,10 @@ def recorded(tmp_path, text, n_steps):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps
         recording.show(ids.where(written, VOCABULARY.mask_token))
     recording.finish(ids)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["text.gif"]
-    return Image.open(tmp_path / "text.gif")
+
+    (path,) = filter(Path.is_file, tmp_path.iterdir())
+    assert path == recording.path
+    return Image.open(path)
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 59, 60, 61, 96, 1_000])
@@ -33,8 +37,9 @@ def test_a_recording_has_few_frames_and_a_pause_at_the_end(tmp_path, n_steps):
 
 def ink(image, row):
     """The number of dark pixels of a line of text."""
-    box = (MARGIN, MARGIN + row * LINE, image.size[0] - MARGIN, MARGIN + (row + 1) * LINE)
-    return sum(image.convert("L").crop(box).histogram()[:128])
+    top = MARGIN + row * LINE
+    line = image.convert("L").crop((MARGIN, top, image.width - MARGIN, top + LINE))
+    return sum(line.histogram()[:128])
 
 
 def test_blanks_are_light_and_the_text_is_dark(tmp_path):
@@ -42,11 +47,12 @@ def test_blanks_are_light_and_the_text_is_dark(tmp_path):
     empty one."""
     image = recorded(tmp_path, TEXT, 5)
     assert len(TEXT) / COLUMNS <= 2
-    assert image.size[1] == 9 * LINE + 2 * MARGIN
+    assert image.height == 9 * LINE + 2 * MARGIN
     image.seek(0)
-    assert [ink(image, row) for row in range(9)] == [0] * 9
+    assert not any(ink(image, row) for row in range(9))
     # dots, not the boxes of unknown characters
     assert 0 < sum(image.convert("L").histogram()[:240]) < len(TEXT) * 20
+
     image.seek(image.n_frames - 1)
     assert all(ink(image, row) > 100 for row in range(8))
     assert ink(image, 8) == 0
@@ -57,9 +63,10 @@ def test_new_characters_are_highlighted_until_the_last_frame(tmp_path, n_steps):
     greenish = []
     for image in ImageSequence.Iterator(recorded(tmp_path, "abc" * 7, n_steps)):
         colors = image.convert("RGB").getcolors()
-        greenish.append(
-            sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200)
-        )
         assert max(colors)[1] == ImageColor.getrgb(BACKGROUND)  # the most frequent color
+
+        counts = [count for count, (red, green, _) in colors if green > max(red + 20, 200)]
+        greenish.append(sum(counts))
+
     assert greenish[0] == greenish[-1] == 0
     assert greenish[1] > 50

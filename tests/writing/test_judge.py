@@ -1,10 +1,12 @@
-from itertools import pairwise, product
+import math
+from itertools import combinations, pairwise
 
 import pytest
 import torch
 
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
+from tests.data.masking.helpers import generator
 from tests.writing.conftest import generators
 from writing.judge import Judge, cut, ratio
 from writing.sampler import ORDERS, Sampler
@@ -14,97 +16,100 @@ WORDS = Automaton(
     "abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0})
 )
 LENGTH = 12
-
-
 VOCABULARY = Vocabulary("abcdex")
+JUDGE = Judge(WORDS, VOCABULARY, LENGTH)
+FLOOR = JUDGE.posterior.floor
 
 
-@pytest.fixture(scope="module")
-def judge():
-    return Judge(WORDS, VOCABULARY, LENGTH)
+def floor_ids(text):
+    """The ids of a text in the automaton's own numbers, `[1, length]`."""
+    return JUDGE.posterior.to_floor(VOCABULARY.encode(text))[None]
 
 
-def fewest_cuts(floor, ids):
+def is_possible(ids):
+    return bool(FLOOR.log_probability(ids[None]).isfinite())
+
+
+def fewest_cuts(ids):
     """Of all ways to cut a text into parts that the automaton can write."""
     n = len(ids)
     for n_cuts in range(n):
-        for where in product((False, True), repeat=n - 1):
-            if sum(where) == n_cuts:
-                ends = [0, *(i for i, here in enumerate(where, 1) if here), n]
-                if all(floor.log_probability(ids[None, a:b]).isfinite() for a, b in pairwise(ends)):
-                    return n_cuts
+        for cuts in combinations(range(1, n), n_cuts):
+            ends = pairwise([0, *cuts, n])
+            if all(is_possible(ids[start:end]) for start, end in ends):
+                return n_cuts
     raise AssertionError("each character alone is possible")
 
 
-def test_cuts_are_the_fewest(judge):
-    floor = judge.posterior.floor
-    texts = torch.randint(5, (20, 7), generator=torch.Generator().manual_seed(0))
-    _, is_cut = cut(floor, texts)
-    assert is_cut.sum(1).tolist() == [fewest_cuts(floor, ids) for ids in texts]
+def test_cuts_are_the_fewest():
+    texts = torch.randint(5, (20, 7), generator=generator())
+    _, is_cut = cut(FLOOR, texts)
+    assert is_cut.sum(1).tolist() == [fewest_cuts(ids) for ids in texts]
     assert is_cut.any()
 
 
-def test_before_the_first_cut_the_losses_are_those_of_the_text(judge):
-    floor = judge.posterior.floor
-    texts = torch.cat([torch.randint(5, (20, 9)), floor_ids(judge, WORDS.write(90, 3)).view(10, 9)])
-    losses, is_cut = cut(floor, texts)
+def test_before_the_first_cut_the_losses_are_those_of_the_text():
+    own = floor_ids(WORDS.write(90, 3)).view(10, 9)
+    texts = torch.cat([torch.randint(5, (20, 9), generator=generator()), own])
+    losses, is_cut = cut(FLOOR, texts)
+
     for end in range(1, 10):
-        log_probs = floor.log_probability(texts[:, :end])
-        is_possible = ~is_cut[:, :end].any(1)
-        assert torch.equal(log_probs.isfinite(), is_possible)
-        expected = -losses[is_possible, :end].sum(1)
-        assert torch.allclose(log_probs[is_possible], expected, rtol=0, atol=1e-12)
+        log_probs = FLOOR.log_probability(texts[:, :end])
+        is_whole = ~is_cut[:, :end].any(1)
+        assert log_probs.isfinite().equal(is_whole)
+
+        expected = -losses[is_whole, :end].sum(1)
+        torch.testing.assert_close(log_probs[is_whole], expected, rtol=0, atol=1e-12)
 
 
-def floor_ids(judge, text):
-    return judge.posterior.to_floor(VOCABULARY.encode(text))
-
-
-def test_a_cut_begins_a_new_text(judge):
+def test_a_cut_begins_a_new_text():
     """Also after a character that the automaton does not have."""
-    floor = judge.posterior.floor
-    losses, is_cut = cut(floor, floor_ids(judge, "abcacxbda")[None])
-    assert is_cut[0].int().tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0]
-    for begin, end in ((0, 4), (4, 5), (6, 9)):
-        alone = cut(floor, floor_ids(judge, "abcacxbda"[begin:end])[None])[0]
-        assert torch.allclose(losses[0, begin:end], alone[0], rtol=0, atol=1e-12)
+    text = "abcacxbda"
+    losses, is_cut = cut(FLOOR, floor_ids(text))
+    assert is_cut[0].nonzero().flatten().tolist() == [4, 5]
     assert losses[0].isinf().nonzero().flatten().tolist() == [5]
 
+    for begin, end in ((0, 4), (4, 5), (6, 9)):
+        alone, _ = cut(FLOOR, floor_ids(text[begin:end]))
+        torch.testing.assert_close(losses[:, begin:end], alone, rtol=0, atol=1e-12)
 
-def test_the_automatons_own_texts_have_its_entropy_rate(judge):
+
+def test_the_automatons_own_texts_have_its_entropy_rate():
     own = VOCABULARY.encode(WORDS.write(3_000 * LENGTH, 9)).view(3_000, LENGTH)
-    found = judge.measures(own)
-    assert found["impossible"] == found["cuts"] == 0
-    assert abs(found["nats"] - judge.entropy_rate) < min(0.02, 4 * found["nats_stderr"])
+    measures = JUDGE.measures(own)
+    assert measures["impossible"] == measures["cuts"] == 0
+    error = abs(measures["nats"] - JUDGE.entropy_rate)
+    assert error < min(0.02, 4 * measures["nats_stderr"])
 
 
-def test_impossible_texts_still_have_measures(judge):
+def test_impossible_texts_still_have_measures():
     texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(3, LENGTH)
-    found = judge.measures(texts)
-    assert found["impossible"] == pytest.approx(2 / 3)
-    assert found["cuts"] == pytest.approx(1_000 * (11 + 0 + 12) / (3 * LENGTH))
-    nothing = judge.measures(texts[2:])
-    assert nothing["nats"] != nothing["nats"]  # nan
+    measures = JUDGE.measures(texts)
+    assert measures["impossible"] == pytest.approx(2 / 3)
+    assert measures["cuts"] == pytest.approx(1_000 * (11 + 0 + 12) / (3 * LENGTH))
+    assert math.isnan(JUDGE.measures(texts[2:])["nats"])
 
 
-def test_each_piece_counts_as_a_text(judge):
+def test_each_piece_counts_as_a_text():
     """The losses of one are compared with those at the same distance from the beginning of the
     grammar's own texts."""
-    pieces = ["abcabd", "c", "cabda"]
-    texts = [VOCABULARY.encode(piece)[None] for piece in pieces]
-    found = judge.measures(torch.cat(texts, 1))
-    losses = [cut(judge.posterior.floor, judge.posterior.to_floor(ids))[0][0] for ids in texts]
-    excess = sum((own - judge.own_losses[: len(own)]).sum() for own in losses)
-    assert found["cuts"] == pytest.approx(1_000 * 2 / LENGTH)
-    assert found["nats"] == pytest.approx(judge.entropy_rate + excess.item() / LENGTH)
+    excess = 0.0
+    for piece in ("abcabd", "c", "cabda"):
+        losses, _ = cut(FLOOR, floor_ids(piece))
+        excess += (losses[0] - JUDGE.own_losses[: len(piece)]).sum().item()
+
+    measures = JUDGE.measures(VOCABULARY.encode("abcabdccabda")[None])
+    assert measures["cuts"] == pytest.approx(1_000 * 2 / LENGTH)
+    assert measures["nats"] == pytest.approx(JUDGE.entropy_rate + excess / LENGTH)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_ideal_sampler_errs_only_if_it_writes_several_characters_at_once(judge, order):
-    sampler = Sampler(judge.posterior, 7, 6, order)
-    for steps, possible in ((3, (0.3, 1)), (LENGTH, (0, 0))):
+def test_the_ideal_sampler_errs_only_if_it_writes_several_characters_at_once(order):
+    sampler = Sampler(JUDGE.posterior, 7, 6, order)
+    for steps in (3, LENGTH):
         *_, texts = sampler.write(torch.full((64, LENGTH), 7), steps, generators(64))
-        assert possible[0] <= judge.measures(texts)["impossible"] <= possible[1]
+        impossible = JUDGE.measures(texts)["impossible"]
+        assert impossible == 0 if steps == LENGTH else impossible > 0.3
 
 
 def test_ratios_weigh_texts_by_their_counts():

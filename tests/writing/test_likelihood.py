@@ -20,6 +20,7 @@ AUTOMATON = Automaton(
     "abca", ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3})
 )
 VOCABULARY = Vocabulary(AUTOMATON.alphabet)
+TRUTH = TruePosterior(AUTOMATON, VOCABULARY)
 TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
 
 
@@ -30,9 +31,9 @@ def all_masks():
     for n in range(1, LENGTH + 1):
         chosen = list(combinations(range(LENGTH), n))
         for columns in chosen * (12 // len(chosen)):
-            masks.append(torch.zeros(LENGTH, dtype=torch.bool))
-            masks[-1][list(columns)] = True
-    return torch.stack(masks)[:, None]
+            masks.append([column in columns for column in range(LENGTH)])
+
+    return torch.tensor(masks)[:, None]
 
 
 def possible():
@@ -43,31 +44,31 @@ def possible():
     return TEXTS[kept], -log_probs[kept] / LENGTH
 
 
-def bound(model, texts):
-    masks = all_masks().expand(-1, len(texts), -1)
-    return any_order_bound(model, texts, masks, VOCABULARY.mask_token)
-
-
 def nats(model, texts):
     """The nats per character of each text in every order, and their any-order bound."""
-    found = {"bound": bound(model, texts)}
+    masks = all_masks().expand(-1, len(texts), -1)
+    losses = {"bound": any_order_bound(model, texts, masks, VOCABULARY.mask_token)}
+
     for order in ORDERS:
         sampler = Sampler(model, VOCABULARY.mask_token, VOCABULARY.n_ordinary, order)
-        found[order] = order_losses(sampler, texts, generators(len(texts))).mean(1)
-    return found
+        losses[order] = order_losses(sampler, texts, generators(len(texts))).mean(1)
+
+    return losses
 
 
 def test_every_order_and_the_bound_give_the_truth_its_own_likelihood():
     texts, expected = possible()
-    for found in nats(TruePosterior(AUTOMATON, VOCABULARY), texts).values():
-        assert (found - expected).abs().max() < 1e-9
+    for losses in nats(TRUTH, texts).values():
+        torch.testing.assert_close(losses, expected, rtol=0, atol=1e-9)
 
 
 def test_a_perturbed_model_has_a_higher_bound_and_a_higher_loss_in_every_order():
     """And orders differ where conditionals do not fit together."""
     texts, expected = possible()
     weights = (-expected * LENGTH).exp()  # the mean over texts of the automaton
-    found = nats(flattened(TruePosterior(AUTOMATON, VOCABULARY), 0.5), texts)
-    for losses in found.values():
+    by_order = nats(flattened(TRUTH, 0.5), texts)
+
+    for losses in by_order.values():
         assert (weights * (losses - expected)).sum() > 0.01
-    assert (found["left-to-right"] - found["confidence"]).abs().max() > 0.01 / LENGTH
+
+    assert (by_order["left-to-right"] - by_order["confidence"]).abs().max() > 0.01 / LENGTH
