@@ -10,10 +10,10 @@ from tests.conftest import one_line
 @pytest.fixture
 def logs(tmp_path):
     for age, name in enumerate(["mlm/abc1", "mlm/abc2", "other/def3"]):
-        path = tmp_path / "logs" / name
-        path.mkdir(parents=True)
-        (path / "config.yaml").write_text("seed: 0")
-        os.utime(path / "config.yaml", (1_000 + age, 1_000 + age))
+        path = tmp_path / "logs" / name / "config.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text("seed: 0")
+        os.utime(path, (1_000 + age, 1_000 + age))
     (tmp_path / "logs" / "mlm" / "broken").mkdir()  # a run that never began
     return tmp_path / "logs"
 
@@ -30,8 +30,9 @@ def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs, name, foun
 @pytest.mark.parametrize("name", ["last", "new", "{logs}/mlm/new4"])
 def test_a_run_without_its_config_is_found_too(logs, name):
     """The error then names the file that is missing."""
-    (logs / "mlm" / "new4").mkdir()
-    (logs / "mlm" / "new4" / "about.json").touch()
+    folder = logs / "mlm" / "new4"
+    folder.mkdir()
+    (folder / "about.json").touch()
     assert find_run(name.format(logs=logs), logs).path.name == "new4"
 
 
@@ -44,9 +45,8 @@ def test_a_run_without_its_config_is_found_too(logs, name):
     ],
 )
 def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message):
-    with one_line(RunFolderError, message) as error:
+    with one_line(RunFolderError, f"{message}.*abc1 \\(mlm\\), abc2 \\(mlm\\)") as error:
         find_run(name, logs)
-    assert "abc1 (mlm), abc2 (mlm)" in str(error.value)
     assert len(str(error.value)) < 300
 
 
@@ -54,5 +54,5 @@ def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message)
 def test_logs_without_runs_are_one_line_that_says_how_to_create_one(tmp_path, logs):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "file").touch()
-    with one_line(RunFolderError, r"no runs yet" if logs == "." else r"no runs yet|cannot read"):
+    with one_line(RunFolderError, r"no runs yet|cannot read"):
         find_run("last", tmp_path / logs)

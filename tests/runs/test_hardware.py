@@ -1,13 +1,13 @@
 """The use of the machine is recorded while a run trains."""
 
-import json
 import threading
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from runs import hardware
 from runs.run_folder import RunFolder
+from runs.schema import HARDWARE, read_rows
 from tests.conftest import until
 
 
@@ -18,8 +18,7 @@ def run(tmp_path, monkeypatch):
 
 
 def rows(run):
-    content = run.hardware_path.read_text() if run.hardware_path.exists() else ""
-    return [json.loads(line) for line in content.splitlines()]
+    return read_rows(run.hardware_path, HARDWARE)
 
 
 def test_a_busy_process_is_seen_and_the_thread_ends(run):
@@ -58,14 +57,10 @@ def test_a_missing_folder_does_not_stop_the_recording(run, tmp_path):
 
 def test_the_use_of_a_gpu_is_recorded(run, monkeypatch):
     """As NVIDIA's library would answer; the machine has no GPU."""
-    answers = {
-        "nvmlInit": None,
-        "nvmlDeviceGetHandleByUUID": "handle",
-        "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=20, total=80),
-        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97),
-    }
-    for name, value in answers.items():
-        monkeypatch.setattr(hardware.pynvml, name, lambda *_, value=value: value)
+    library = Mock(NVMLError=OSError)
+    library.nvmlDeviceGetMemoryInfo.return_value = Mock(used=20, total=80)
+    library.nvmlDeviceGetUtilizationRates.return_value = Mock(gpu=97)
+    monkeypatch.setattr(hardware, "pynvml", library)
 
     with hardware.recorded(run, lambda: 1, gpu="GPU-1"):
         until(lambda: rows(run))

@@ -1,3 +1,6 @@
+from dataclasses import asdict
+from itertools import product
+
 import pytest
 
 from runs.errors import InputError
@@ -20,21 +23,16 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("name", "value"),
     [
-        ({"masking_prob": 0.01}, "from 0.05 to 1"),
-        ({"dropout": 0.1}, "unknown knob 'dropout'"),
+        ("masking_prob", 0.01),
+        ("dropout", 0.1),
+        *product(["learning_rate_factor"], [11, 0, "fast", "١", "1_0", float("nan"), True, ""]),
     ],
 )
-def test_a_wrong_knob_is_refused(values, message):
-    with pytest.raises(InputError, match=message):
-        knobs_of(values)
-
-
-@pytest.mark.parametrize("factor", [11, 0, "fast", "١", "1_0", float("nan"), True, ""])
-def test_a_value_out_of_range_is_refused_with_the_range(factor):
-    with pytest.raises(InputError, match=f"learning_rate_factor={factor}: .* from 0.01 to 10"):
-        knobs_of({"learning_rate_factor": factor})
+def test_an_unknown_knob_and_a_value_out_of_range_are_refused(name, value):
+    with pytest.raises(InputError, match=name):
+        knobs_of({name: value})
 
 
 def test_a_change_by_hand_takes_effect_and_is_recorded(train):
@@ -57,7 +55,6 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
     (event,) = changed.run.events()
     assert event["event"] == "changed by hand"
     assert event["step"] == rows[1]["step"]
-    assert event["after"] == CHANGE
-    assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
+    assert (event["before"], event["after"]) == (asdict(Knobs()), CHANGE)
     assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
     assert untouched.run.events() == []

@@ -14,42 +14,39 @@ WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
 IGNORED = {"seed", "name"}
 
 
-def config(seed, **changes):
-    return {
-        "seed": seed,
-        "name": f"n{seed}",
-        "model.d_model": 128,
-        "training.stages": [{"until": 1}],
-        **changes,
-    }
+def config(seed, d_model=128):
+    return {"seed": seed, "name": f"n{seed}", "model.d_model": d_model}
 
 
-def groups(first, second):
-    """Two settings with several seeds each; the numbers are added to all window losses."""
-    configs = [config(seed) for seed in range(len(first))]
-    configs += [config(seed, **{"model.d_model": 64}) for seed in range(len(second))]
-    return group_by_settings(configs, [WINDOWS + shift for shift in first + second], IGNORED)
+def groups(*shifts, ignored=IGNORED):
+    """The groups of several settings with several seeds each; `shifts` has, per setting and seed, a
+    number that is added to all window losses."""
+    configs = []
+    losses = []
+    for number, of_setting in enumerate(shifts):
+        for seed, shift in enumerate(of_setting):
+            configs.append(config(seed, 128 + number))
+            losses.append(WINDOWS + shift)
+    return group_by_settings(configs, losses, ignored)
 
 
 def test_runs_that_differ_only_in_ignored_keys_are_one_group():
-    configs = [config(seed, **{"model.d_model": 128 - seed % 2 * 64}) for seed in range(4)]
-    losses = [WINDOWS, WINDOWS + 0.5, WINDOWS + 0.02, WINDOWS + 0.52]
-    small, large = group_by_settings(configs, losses, IGNORED)
+    shifts = ([0, 0.02], [0.5, 0.52])
+    small, large = groups(*shifts)
     assert len(small.losses) == len(large.losses) == 2
     assert small.losses.mean() == pytest.approx(WINDOWS.mean() + 0.01)
     assert statistics.standard_error(small.losses) == pytest.approx(0.01)
     assert small.window_losses == pytest.approx(WINDOWS + 0.01)
-    assert differing_keys([small, large]) == {"model.d_model": [128, 64]}
-    assert len(group_by_settings(configs, losses, {"seed"})) == 4  # the names differ
+    assert differing_keys([small, large]) == {"model.d_model": [128, 129]}
+    assert len(groups(*shifts, ignored={"seed"})) == 4  # the names differ
 
 
-def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing():
-    one = config(0, **{"training.stages": [{"until": 1, "seq_len": 64}]})
-    other = one | {"training.stages": [{"seq_len": 64, "until": 1}]}
-    for seed, n_losses in ((1, 2), (0, 1)):
-        configs = [one, other | {"seed": seed}]
-        (group,) = group_by_settings(configs, [WINDOWS, WINDOWS], IGNORED)
-        assert len(group.losses) == n_losses
+@pytest.mark.parametrize(("seed", "n_losses"), [(1, 2), (0, 1)])
+def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing(seed, n_losses):
+    one = config(0) | {"training.stages": [{"until": 1, "seq_len": 64}]}
+    other = config(seed) | {"training.stages": [{"seq_len": 64, "until": 1}]}
+    (group,) = group_by_settings([one, other], [WINDOWS, WINDOWS], IGNORED)
+    assert len(group.losses) == n_losses
 
 
 def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
@@ -97,9 +94,9 @@ def test_a_tie_is_a_difference_whose_interval_contains_zero():
         assert (difference.p_value > 0.05) == (verdict == "tie")
 
 
-@pytest.mark.parametrize(("values", "base"), [([1.0], [2.0]), ([1.0, 2.0], [1.0, 2.0])])
-def test_without_a_spread_there_is_no_verdict(values, base):
-    difference = paired_difference(values, base)
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0]])
+def test_without_a_spread_there_is_no_verdict(values):
+    difference = paired_difference(values, [0.0] * len(values))
     assert difference.verdict == "unknown"
     assert difference.p_value is None
     assert difference.margin is None
