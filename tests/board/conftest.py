@@ -20,7 +20,7 @@ from board.page import IS_OFFLINE, MODULES
 from runs.delivery import STORED, Delivery, ask
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
-from tests.conftest import config_file, needed, only_run, until
+from tests.conftest import config_file, dotted, needed, only_run, until
 from tests.fork_server import ForkServer, Program
 
 LINE = "figure svg path.line"
@@ -65,14 +65,12 @@ class Dashboard:
         assert match, line + self.process.stdout.read()
 
         self.port = int(match[1])
-        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
+        # else the pipe would fill up and stop the server
+        target = self.output.extend
+        threading.Thread(target=target, args=[self.process.stdout], daemon=True).start()
         return self
 
-    def _read(self, stream):
-        self.output.extend(stream)  # else the pipe would fill up and stop the server
-
     def send(self, number):
-        assert self.process is not None
         self.process.send_signal(number)
 
     def end(self, number=signal.SIGINT, seconds=10):
@@ -106,12 +104,16 @@ class Dashboard:
     def summary(self, run):
         """The run as Folio's pages list it."""
         runs = ask(f"{self.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
-        return {entry["uuid"]: entry for entry in runs}[run.path.name]
+        (entry,) = (entry for entry in runs if entry["uuid"] == run.path.name)
+        return entry
+
+    def runs(self):
+        """labml's list of runs by uuid."""
+        return {entry["run_uuid"]: entry for entry in self.get("runs/null")["runs"]}
 
     def listed(self, run):
         """The run's entry in labml's list of runs."""
-        runs = self.get("runs/null")["runs"]
-        return {entry["run_uuid"]: entry for entry in runs}[run.path.name]
+        return self.runs()[run.path.name]
 
     def series(self, run):
         """Steps and values by name, as labml's page draws them."""
@@ -144,7 +146,7 @@ def dashboard(tmp_path, fork_server):
 def shared_dashboard(tmp_path_factory, fork_server):
     """A dashboard for tests that add runs of their own and change nothing else."""
     folder = tmp_path_factory.mktemp("dashboard")
-    started = Dashboard(folder / "dashboard.sqlite3", fork_server).start()
+    started = Dashboard(folder / "runs.sqlite3", fork_server).start()
     yield started
     started.end(signal.SIGKILL)
 
@@ -154,17 +156,16 @@ def make_run(tmp_path):
     """Makes a run's folder as training leaves it, without training. Each has its own uuid."""
 
     def make(uuid=None, n_rows=3, **row):
-        run = RunFolder(tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8)))
-        run.path.mkdir(parents=True)
+        run = RunFolder.create(tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8)))
         run.save_about("mlm", "preset quick seed=1", ["seed"])
         stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]
         run.save_config({"seed": 1, "masking.masking_prob": 0.15, "training.stages": stages})
         run.save_corpus("play", "0" * 64)
         run.save_status("in progress")
 
-        for i in range(n_rows):
-            times = {"step": 10 * (i + 1), "seconds": i + 1.0, "chars": 100 * (i + 1)}
-            run.append_metrics({**times, "corpus": "play", "loss.valid": 3.0 / (i + 1), **row})
+        for i in range(1, n_rows + 1):
+            times = {"step": 10 * i, "seconds": float(i), "chars": 100 * i}
+            run.append_metrics({**times, "corpus": "play", "loss.valid": 3.0 / i, **row})
 
         run.append_log("a line for people, with an é")
         return run
@@ -183,11 +184,9 @@ class Training:
             ["experiment.py", "--config", config], environment, merged=True
         )
         self.lines = []
-        self.reader = threading.Thread(target=self._read, daemon=True)
+        output = [self.process.stdout]
+        self.reader = threading.Thread(target=self.lines.extend, args=output, daemon=True)
         self.reader.start()
-
-    def _read(self):
-        self.lines.extend(self.process.stdout)
 
     @property
     def run(self):
@@ -242,17 +241,20 @@ def train_beside(fork_server, tmp_path, corpus_file):
 @pytest.fixture(scope="session")
 def browser():
     """A real browser."""
-    paths = [shutil.which(name) for name in ("chromium", "google-chrome", "chrome")]
-    needed(any(paths), "needs a browser: apt-get install chromium")
+    path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    needed(path is not None, "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    options = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    options += ["--no-first-run", "--disable-gpu"]
-
+    options = [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-gpu",
+        "--disable-sync",
+        "--no-first-run",
+    ]
     if os.geteuid() == 0:
         options.append("--no-sandbox")  # Chromium refuses its sandbox to root
     with sync_playwright() as playwright:
-        path = next(filter(None, paths))
         started = playwright.chromium.launch(executable_path=path, args=options)
         yield started
         started.close()
@@ -290,42 +292,55 @@ def show(page, address, ready=LINE):
     page.wait_for_selector(ready)
 
 
+SHAPE = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
+
+
 def shape(page):
     """The first curve of a page; empty if there is none."""
-    return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
+    return page.evaluate(f"() => {SHAPE}")
 
 
 def grown(page, before):
     """Wait until the chart has changed. Returns its new shape."""
-    now = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
-    page.wait_for_function(f"before => ({now}) != before", arg=before, timeout=WITHIN)
+    page.wait_for_function(f"before => ({SHAPE}) != before", arg=before, timeout=WITHIN)
     return shape(page)
+
+
+def appears(page, selector, **state):
+    """Wait until an open page shows an element, in time."""
+    page.wait_for_selector(selector, timeout=WITHIN, **state)
+
+
+def evaluate(delivery, step=40, loss=0.5):
+    """One more evaluation of a run, which is delivered."""
+    delivery.run.append_metrics({"step": step, "seconds": 0.1 * step, "loss.valid": loss})
+    delivery.send()
+
+
+def change_config(run, **keys):
+    """Change keys of a run's config, with `__` in place of the dot."""
+    run.save_config(run.config() | dotted(keys))
 
 
 @pytest.fixture
 def axe(page):
-    """Checks the open page with axe-core; returns its serious faults, each with the elements that
-    have it."""
+    """Checks the open page with axe-core; returns its serious faults."""
     script = MODULES / "axe-core" / "axe.min.js"
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
     def serious_faults():
         page.evaluate(script.read_text())  # a script element would break the page's policy
-        faults = []
-        for fault in page.evaluate("async () => (await axe.run()).violations"):
-            if fault["impact"] in ("serious", "critical"):
-                elements = [node["html"][:120] for node in fault["nodes"]]
-                faults.append(f"{fault['id']}: {elements}")
-        return faults
+        faults = page.evaluate("async () => (await axe.run()).violations")
+        return [fault for fault in faults if fault["impact"] in ("serious", "critical")]
 
     return serious_faults
 
 
 @pytest.fixture
 def live(page, shared_dashboard, make_run):
-    """A run that trains, and its delivery; `page` shows the run."""
+    """The delivery of a run that trains; `page` shows the run."""
     run = make_run()
     with run.locked():
         delivery = shared_dashboard.receive(run)
         show(page, delivery.page)
-        yield run, delivery
+        yield delivery

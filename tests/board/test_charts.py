@@ -5,7 +5,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.board.conftest import LINE, WITHIN, show
+from tests.board.conftest import LINE, WITHIN, evaluate, show
 
 
 @pytest.fixture
@@ -69,6 +69,13 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
 
 
+def saved(page, kind):
+    """The text of the first chart as a file."""
+    with page.expect_download() as download:
+        page.click(f"button[aria-label='Save Loss as {kind}']")
+    return download.value.path().read_text()
+
+
 def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     figures = opened.locator(".figures > div").all_inner_texts()
     assert "below counting\n0.429" in [text.replace("\n\n", "\n") for text in figures]
@@ -87,18 +94,12 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     assert "training.stages" in body
     assert "masking.masking_prob" not in body  # all stages have their own
 
-    with opened.expect_download() as saved:
-        opened.click("button[aria-label='Save Loss as CSV']")
-
-    lines = saved.value.path().read_text().splitlines()
+    lines = saved(opened, "CSV").splitlines()
     assert lines[0] == 'series,seconds of training,"Loss, nats per masked character",low,high'
     assert lines[1] == "train,1,4,,"
     assert "valid,1,3,2.9,3.1" in lines
 
-    with opened.expect_download() as saved:
-        opened.click("button[aria-label='Save Loss as SVG']")
-
-    drawing = saved.value.path().read_text()
+    drawing = saved(opened, "SVG")
     assert "stroke: rgb(0, 114, 178)" in drawing
     assert ">Loss, nats per masked character</text>" in drawing
 
@@ -148,12 +149,10 @@ def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_da
 
 
 def test_labmls_page_refreshes_by_itself(page, live):
-    run, delivery = live
     page.click("nav >> text=labml's page")
     line = "svg#chart path.smoothed-line"
     page.wait_for_selector(line)
     before = page.locator(line).first.get_attribute("d")
-    run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
-    delivery.send()
-    changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
-    page.wait_for_function(changed, arg=[line, before], timeout=20_000)
+    evaluate(live)
+    changed = f"before => document.querySelector('{line}')?.getAttribute('d') != before"
+    page.wait_for_function(changed, arg=before, timeout=20_000)

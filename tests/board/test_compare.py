@@ -10,7 +10,7 @@ import pytest
 from board.comparison import MAX_POINTS, with_rows
 from board.run_records import RECORDS
 from runs.schema import METRICS
-from tests.board.conftest import LINE, WITHIN, message, show
+from tests.board.conftest import LINE, appears, change_config, message, show
 
 
 def cells(page, column):
@@ -19,10 +19,10 @@ def cells(page, column):
 
 def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, make_run):
     runs = [make_run() for _ in range(3)]
-    for seed, loss, run in zip((0, 1, 10), (0.5, 0.6, 0.7), runs, strict=True):
-        run.save_config(run.config() | {"seed": seed})
-        row = {"step": 40, "seconds": 20.0, "loss.valid": loss, "accuracy.valid": 0.5}
-        run.append_metrics(row)
+    for i, run in enumerate(runs):
+        change_config(run, seed=i**3)
+        losses = {"loss.valid": 0.5 + i / 10, "accuracy.valid": 0.5}
+        run.append_metrics({"step": 40, "seconds": 20.0, **losses})
         run.save_status("completed")
         dashboard.receive(run)
 
@@ -33,7 +33,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, mak
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
     assert cells(page, 4)[0] == "50.0%"
     assert cells(page, 5)[0] == "20 s"
-    assert cells(page, 6) == ["0", "1", "10"]
+    assert cells(page, 6) == ["0", "1", "8"]
 
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
@@ -45,7 +45,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, mak
     assert page.get_attribute("text=compare these", "href") == f"/compare?run={uuid[:12]}"
 
     page.click(f"button[aria-label*='Hide'][aria-label$='{uuid[:6]}']")
-    page.wait_for_selector("text=0 of 3 runs", timeout=WITHIN)
+    appears(page, "text=0 of 3 runs")
     page.reload()  # the address has the filter, the server knows the hidden run
     page.check("#hidden")
     assert cells(page, 6) == ["1"]
@@ -53,7 +53,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, mak
     asked = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Delete')")
-    page.wait_for_selector("text=0 of 2 runs", timeout=WITHIN)
+    appears(page, "text=0 of 2 runs")
     assert str(runs[1].path) in asked[0]
     assert runs[1].metrics_path.exists()
     assert len(dashboard.get("runs/null")["runs"]) == 2
@@ -64,8 +64,8 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     page, dashboard, make_run
 ):
     runs = [make_run() for _ in range(4)]
-    runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
-    runs[3].save_config(runs[3].config() | {"masking.masking_prob": 0.4})
+    change_config(runs[2], masking__masking_prob=0.3)
+    change_config(runs[3], masking__masking_prob=0.4)
 
     for run, last in zip(runs, (0.5, 0.6, 0.7, 1e6), strict=True):
         run.append_metrics({"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last})
@@ -75,8 +75,7 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
 
     texts = page.locator("svg text").all_text_contents()
-    ticks = [float(text) for text in texts if text.replace(".", "").isdecimal()]
-    assert max(ticks) < 20
+    assert max(float(text) for text in texts if text.replace(".", "").isdecimal()) < 20
     assert "1 point above" in texts
 
     table = page.locator("section:has-text('Keys that differ')")
@@ -103,27 +102,27 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     dashboard.receive(new)
     page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
     page.fill("#filter", "")
-    page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
+    appears(page, f".runs li[data-run='{new.path.name}'] input:checked")
 
 
 def test_runs_with_one_evaluation_are_all_shown(page, dashboard, make_run):
     for seed, loss in enumerate((0.75, 2.2)):
         run = make_run(n_rows=1, **{"loss.valid": loss})
-        run.save_config(run.config() | {"masking.masking_prob": 0.2 + seed / 10})
+        change_config(run, masking__masking_prob=0.2 + seed / 10)
         dashboard.receive(run)
     show(page, f"{dashboard.url}/compare", "figure svg")
     page.wait_for_function("() => document.querySelectorAll('figure svg path.line').length == 2")
-    assert not [text for text in page.locator("svg text").all_text_contents() if "above" in text]
+    assert page.locator("svg text:has-text('above')").count() == 0
 
 
 def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(
     page, dashboard, make_run
 ):
-    runs = [make_run(), make_run(n_rows=1)]
-    runs[1].save_config(runs[1].config() | {"masking.masking_prob": 0.3})
-    runs[1].append_metrics({"step": 30, "chars": 300, "seconds": 3.0, "loss.valid": 0.25})
+    other = make_run(n_rows=1)
+    change_config(other, masking__masking_prob=0.3)
+    other.append_metrics({"step": 30, "chars": 300, "seconds": 3.0, "loss.valid": 0.25})
 
-    for run in runs:
+    for run in (make_run(), other):
         run.save_status("completed")
         dashboard.receive(run)
 
@@ -152,11 +151,12 @@ def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dash
 def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
     page, dashboard, make_run
 ):
-    runs = [make_run(), make_run(**{"loss.valid_per_character": 1.0}), make_run()]
-    runs[1].save_config(runs[1].config() | {"data.tokens": "bpe:256"})
-    runs[2].save_corpus("tiny_shakespeare", "1" * 64)
+    of_tokens = make_run(**{"loss.valid_per_character": 1.0})
+    change_config(of_tokens, data__tokens="bpe:256")
+    of_another_text = make_run()
+    of_another_text.save_corpus("tiny_shakespeare", "1" * 64)
 
-    for run in runs:
+    for run in (make_run(), of_tokens, of_another_text):
         run.save_reference_lines({"counting": 1.0 + len(run.corpus()["name"])})
         dashboard.receive(run)
 

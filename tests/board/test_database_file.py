@@ -99,7 +99,8 @@ def check_is_refused(path, reason):
 
 @pytest.mark.parametrize("how", ["deleted", "deleted with its folder", "replaced"])
 def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced(tmp_path, how):
-    path, other = tmp_path / "folder" / "store.sqlite3", tmp_path / "other.sqlite3"
+    path = tmp_path / "folder" / "store.sqlite3"
+    other = tmp_path / "other.sqlite3"
     store = Store(path)
     if how == "deleted":  # once, because SQLite waits for half a second
         check_is_refused(path, "another dashboard uses it")

@@ -27,21 +27,22 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard, make
 def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     dashboard, fork_server, tmp_path, make_run
 ):
-    run, other = make_run(), make_run()
+    run = make_run()
+    other = make_run()
     second = Dashboard(tmp_path / "other.sqlite3", fork_server).start()
     second.receive(other)
     second.end()
     dashboard.receive(run)
     second.database.rename(dashboard.database)
     dashboard.says("was deleted or replaced")
-    assert [entry["run_uuid"] for entry in dashboard.get("runs/null")["runs"]] == [other.path.name]
+    assert list(dashboard.runs()) == [other.path.name]
 
 
 def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard, tmp_path):
-    with contextlib.closing(sqlite3.connect(tmp_path / "letters.sqlite3")) as connection:
+    other = tmp_path / "letters.sqlite3"
+    with contextlib.closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE letters (a TEXT)")
-        connection.commit()
-    content = (tmp_path / "letters.sqlite3").rename(dashboard.database).read_bytes()
+    content = other.rename(dashboard.database).read_bytes()
     assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
     dashboard.says("it is not a dashboard's database")
     assert dashboard.database.read_bytes() == content

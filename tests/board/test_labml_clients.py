@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from board.labml_messages import MAX_SERIES
+from runs.delivery import RefusedError
 from tests.board.conftest import show
 from tests.board.test_attacks import ask, get
 
@@ -34,28 +35,28 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
     def run(comment):
         folder = tmp_path / comment
         folder.mkdir()
-        script = SCRIPT.format(comment=comment, argument=arguments[comment])
         environment = os.environ | {"HOME": str(folder), "BROWSER": "true"}
         del environment["labml_app_url"]
-
         if comment == "labml_app_url":
             environment["labml_app_url"] = url
+
+        script = SCRIPT.format(comment=comment, argument=arguments[comment])
         command = [sys.executable, "-c", script]
-        finished = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-        )
-        assert finished.returncode == 0, finished.stdout + finished.stderr
+        subprocess.run(command, cwd=folder, env=environment, timeout=120, check=True)
 
     with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
         list(threads.map(run, arguments))
 
-    listed = {entry["comment"]: entry for entry in shared_dashboard.get("runs/null")["runs"]}
-    addresses = [f"/run/{listed[comment]['run_uuid']}" for comment in arguments]
-    for comment, address in zip(arguments, addresses, strict=True):
-        assert listed[comment]["run_status"]["status"] == "completed"
+    addresses = []
+    for uuid, entry in shared_dashboard.runs().items():
+        if entry["comment"] in arguments:
+            assert entry["run_status"]["status"] == "completed"
+            addresses.append(f"/run/{uuid}")
 
+    assert len(addresses) == len(arguments)
+
+    for address in addresses:
         page.wait_for_selector(f'a.list-item[href="{address}"]', timeout=20_000)
-
     for address in addresses:  # of labml's page
         show(page, url + address, "svg#chart path.smoothed-line")
 
@@ -112,7 +113,5 @@ def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard, make_run):
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
     assert len(listed) == MAX_SERIES
 
-    run = make_run(**dict.fromkeys(names, 1.0))
-
-    with pytest.raises(Exception, match=f"more than {MAX_SERIES} series"):
-        shared_dashboard.receive(run)
+    with pytest.raises(RefusedError, match=f"more than {MAX_SERIES} series"):
+        shared_dashboard.receive(make_run(**dict.fromkeys(names, 1.0)))

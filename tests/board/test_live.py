@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runs.delivery import RefusedError
-from tests.board.conftest import LINE, WITHIN, grown, shape, show
+from tests.board.conftest import LINE, appears, evaluate, grown, shape, show
 
 
 def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
@@ -22,14 +22,12 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         assert drawn == ""
 
         for step in (10, 20):
-            losses = {"loss.valid": 30.0 / step, "loss.train": 40.0 / step}
-            run.append_metrics({"step": step, "seconds": 0.1 * step, **losses})
-            delivery.send()
+            evaluate(delivery, step, 30.0 / step)
             drawn = grown(page, drawn)
         run.save_status("interrupted")
         delivery.send()
-        page.wait_for_selector(".state.interrupted", timeout=WITHIN)
-        page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
+        appears(page, ".state.interrupted")
+        appears(page, "#knobs", state="hidden")
 
     assert page.outside == []
 
@@ -39,10 +37,9 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
 
     with run.locked():
         run.save_status("in progress")
-        run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
-        delivery.send()
+        evaluate(delivery)
         grown(page, drawn)
-        page.wait_for_selector(".state.in-progress", timeout=WITHIN)
+        appears(page, ".state.in-progress")
 
 
 def test_the_list_shows_new_runs_and_how_they_end(page, dashboard, make_run):
@@ -52,15 +49,14 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard, make_run):
 
     with run.locked():
         delivery = dashboard.receive(run)
-        page.wait_for_selector(f'a[href="/run/{run.path.name}"]', timeout=WITHIN)
+        appears(page, f'a[href="/run/{run.path.name}"]')
         run.save_status("crashed", "no memory")
         delivery.send()
-        page.wait_for_selector(".state.crashed", timeout=WITHIN)
+        appears(page, ".state.crashed")
 
 
 def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard):
-    run, delivery = live
-    uuid = run.path.name
+    uuid = live.run.path.name
     focused = "() => document.activeElement.id"
     places = [("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}")]
 
@@ -69,24 +65,21 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
         page.locator(f"[id='{name}']").focus()
         page.evaluate("() => document.activeElement.isOld = true")
         loss = 0.125 + step / 100
-        run.append_metrics({"step": 40 + step, "seconds": 4.0 + step, "loss.valid": loss})
-        delivery.send()
-        page.wait_for_selector(f"[data-run='{uuid}']:has-text('{loss:.3f}')", timeout=WITHIN)
+        evaluate(live, 40 + step, loss)
+        appears(page, f"[data-run='{uuid}']:has-text('{loss:.3f}')")
         assert page.evaluate(focused) == name
         assert not page.evaluate("() => document.activeElement.isOld")
 
 
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
-    run, delivery = live
     drawn = shape(page)
-    # Counts how often the page's loop looks whether the tab is hidden: once a second.
+    # Counts how often the page's loop looks whether the tab is hidden: once per second.
     hide = "window.looks = 0; Object.defineProperty(document, 'hidden', {configurable: true, get: () => ++looks})"
     page.evaluate(hide)
     page.wait_for_function("() => looks >= 1")  # so no request is under way
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
-    delivery.send()
+    evaluate(live)
     page.wait_for_function("() => looks >= 3")  # two more, each of which would have asked
     assert asked == []
 
@@ -96,7 +89,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
 
 def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
     training = train_beside(dashboard.url, steps=100_000)
-    training.until(lambda: bool(dashboard.get("runs/null")["runs"]))
+    training.until(dashboard.runs)
     uuid = training.run.path.name
     show(page, f"{dashboard.url}/run/{uuid}", ".state.in-progress")
     training.process.send_signal(signal.SIGKILL)
@@ -106,8 +99,7 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
     for _ in range(2):
         page.wait_for_selector(".state.dead", timeout=15_000)
         status = dashboard.get(f"run/status/{uuid}")
-        for shown in (status, dashboard.listed(training.run)):
-            assert shown["run_status"]["status"] == "no response"  # in labml's words
+        assert status["run_status"]["status"] == "no response"  # in labml's words
         assert killed - 5 < status["last_updated_time"] <= killed
         with pytest.raises(RefusedError, match="this run is dead"):
             dashboard.change(training.run, "knobs", {"learning_rate_factor": 0.5})
@@ -116,35 +108,33 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
 
 
 def test_knobs_are_set_on_the_page(page, live, axe):
-    run, delivery = live
     page.wait_for_selector("#knobs")
     assert axe() == []
     assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
 
-    factor, rate = "[name=learning_rate_factor]", "[name=masking_prob]"
+    factor = "[name=learning_rate_factor]"
+    rate = "[name=masking_prob]"
     page.fill(factor, "0.5")
     page.fill(rate, "0.3")
     page.click("#knobs button")
     page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
-    delivery.send()
-    assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+    live.send()
+    assert live.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
-    run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
-    delivery.send()
-    page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
+    live.run.append_event({"event": "changed by hand", "step": 30, "after": live.knobs})
+    live.send()
+    appears(page, "text=learning_rate_factor 0.5, masking_prob 0.3")
 
-    for wrong in ("99", ""):
-        page.fill(factor, wrong)
+    for place, value, said in (
+        (factor, "99", "learning_rate_factor=99: it must be a number from"),
+        (factor, "", "learning_rate_factor=: it must be a number from"),
+        (factor, "0.5", "learning_rate_factor 0.5"),
+        (rate, "none of these", "masking_prob=none of these: it must be"),
+        (rate, "", "masking_prob 0.3 (requested: as scheduled)"),
+    ):
+        page.fill(place, value)
         page.click("#knobs button")
-        page.wait_for_selector(f"text=learning_rate_factor={wrong}: it must be a number from")
-
-    page.fill(factor, "0.5")
-    page.fill(rate, "none of these")
-    page.click("#knobs button")
-    page.wait_for_selector("text=masking_prob=none of these: it must be")
-    page.fill(rate, "")
-    page.click("#knobs button")
-    page.wait_for_selector("text=masking_prob 0.3 (requested: as scheduled)")
+        page.wait_for_selector(f"text={said}")
 
 
 def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard, make_run):
@@ -162,9 +152,9 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard, make_ru
     run = make_run()
     show(page, dashboard.receive(run).page)
     dashboard.end(signal.SIGKILL)
-    page.wait_for_selector("#absent", timeout=WITHIN)
+    appears(page, "#absent")
     dashboard.start()
-    page.wait_for_selector("#absent", state="detached", timeout=WITHIN)
+    appears(page, "#absent", state="detached")
 
 
 def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard, train_beside, tmp_path):

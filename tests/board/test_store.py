@@ -23,19 +23,13 @@ def test_json_values_are_restored(value):
 def test_keys_sets_and_arrays_are_restored_with_their_types():
     from labml_db import Key
 
-    value = {
-        "key": Key("Run:1"),
-        "set": {"a", "b"},
-        "array": np.array([1.5, 2.0]),
-        "mean": np.float64(3.5),
-    }
-    back = decode(encode(value))
-    assert back["key"] == value["key"]
-    assert isinstance(back["key"], Key)
-    assert back["set"] == value["set"]
-    assert isinstance(back["array"], np.ndarray)
-    assert back["array"].tolist() == [1.5, 2.0]
-    assert back["mean"] == 3.5
+    value = [Key("Run:1"), {"a", "b"}, np.array([1.5, 2.0]), np.float64(3.5)]
+    key, letters, array, mean = decode(encode(value))
+    assert isinstance(key, Key)
+    assert key == value[0]
+    assert letters == value[1]
+    np.testing.assert_array_equal(array, value[2], strict=True)
+    assert mean == 3.5
 
     with pytest.raises(TypeError, match="object is not JSON serializable"):  # rather than pickled
         encode({"what": object()})
