@@ -62,6 +62,7 @@ class Dashboard:
         self.process = self.fork_server.start(command, merged=True)
         line = self.process.stdout.readline()
         match = re.match(r"dashboard http://127\.0\.0\.1:(\d+)/runs ", line)
+
         assert match, line + self.process.stdout.read()
 
         self.port = int(match[1])
@@ -123,6 +124,7 @@ class Dashboard:
             steps = np.frombuffer(base64.b64decode(line["step"]), np.float32)
             values = np.frombuffer(base64.b64decode(line["value"]), np.float32)
             decoded[line["name"]] = (steps.tolist(), values.tolist())
+
         return decoded
 
     def receive(self, run):
@@ -130,6 +132,7 @@ class Dashboard:
         delivery = Delivery(run, self.url)
         while delivery.send(10):
             pass
+
         return delivery
 
 
@@ -216,10 +219,12 @@ class Training:
 
         ended = time.time()
         self.reader.join(10)
+
         assert len(self.run.metrics()) == EVALUATIONS
         assert self.run.status()["status"] == "completed"
         # The last weights are written at the end of training. Curves and delivery come after them.
         assert ended - (self.run.checkpoints / "last.safetensors").stat().st_mtime < SECONDS_TO_EXIT
+
         return "".join(self.lines)
 
 
@@ -254,6 +259,7 @@ def browser():
     ]
     if os.geteuid() == 0:
         options.append("--no-sandbox")  # Chromium refuses its sandbox to root
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=options)
         yield started

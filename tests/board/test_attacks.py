@@ -46,6 +46,7 @@ def get(path, *headers, method="GET", host="127.0.0.1", body=""):
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
     if body:
         lines.append(f"Content-Length: {len(body)}")
+
     return "\r\n".join([*lines, "", body]).encode("latin-1")
 
 
@@ -63,6 +64,7 @@ def stalled(shared_dashboard):
         address = ("127.0.0.1", shared_dashboard.port)
         connections.append(socket.create_connection(address, timeout=30))
         connections[-1].sendall(content)
+
     return connections
 
 
@@ -136,6 +138,7 @@ REQUESTS = [
 def test_a_foreign_origin_is_refused(shared_dashboard, origin, request_line):
     method, path = request_line.split()
     status, answer = send(shared_dashboard, path, f"Origin: {origin}", method=method, body="{}")
+
     assert status == 403
     assert b"access-control-allow" not in answer.lower()
 
@@ -159,6 +162,7 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     chunked = get(path, "Transfer-Encoding: chunked", method="POST") + 200 * block + b"0\r\n\r\n"
     status, answer = ask(shared_dashboard, chunked)
+
     assert status in (0, 413), answer[:200]  # 0: cut off before it was all sent
 
     for length in ("999999999", "-1", "1e9", "0x10", "9" * 5000):
@@ -221,6 +225,7 @@ def test_a_wrong_request_is_refused_without_a_traceback(
 ):
     method, path = request_line.split()
     answered, answer = send(shared_dashboard, path, method=method, body=body)
+
     assert answered == status
     assert not re.search(rb'Traceback|File \\"|site-packages|\.py', answer)
     assert not any("Traceback" in line for line in shared_dashboard.output)
@@ -297,6 +302,7 @@ class Generator(random.Random):
     def value(self, depth=0):
         if depth == 2 or self.random() < 0.6:
             return self.choice(SIMPLE)
+
         values = {key: self.value(depth + 1) for key in self.sample(KEYS, 3)}
         return values | {"list": [self.value(2)]}
 
@@ -311,12 +317,14 @@ class Generator(random.Random):
         lines = [f"{self.choice(METHODS)} {self.choice(PATHS)} HTTP/{version}"]
         if self.random() < 0.85:
             lines.append("Host: localhost")
+
         names = self.choices(NAMES, k=self.randrange(4))
         lines += [f"{name}: {self.choice(VALUES)}" for name in names]
         is_whole = version == "1.1" and not {*names} & {*LENGTHS}
 
         if is_whole:
             lines.append("Connection: close")
+
         request = "\r\n".join([*lines, "", ""]).encode("latin-1")
         return request if is_whole else request + self.junk(), is_whole
 

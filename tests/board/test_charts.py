@@ -41,31 +41,38 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
 
     texts = chart.locator("svg text").all_text_contents()
     labels = {"counting 1.179", "valid 0.750", "planned 0.900"}
+
     assert {"32 long, 30% masked", "64 long, 15% masked", *labels} <= {*texts}
     assert chart.locator(".reference").count() == 2  # uniform would squeeze the curves
 
     (boundary,) = chart.locator(".stage").all()
     second = chart.locator("circle").nth(1)  # the stage ends at half of the steps
+
     assert float(boundary.get_attribute("x1")) == pytest.approx(float(second.get_attribute("cx")))
 
     second.hover()
     values = ["seconds of training 2", "train 2.000", "valid 1.500", "planned 0.900 at 1.5"]
+
     assert chart.locator(".tip").inner_text().splitlines() == values
 
     chart.locator("> svg").focus()
     opened.keyboard.press("ArrowRight")
+
     assert chart.locator(".tip").inner_text().splitlines()[0] == "seconds of training 3"
 
     opened.select_option("#x", "chars")
     opened.check("#xlog")
+
     assert "1,000" in chart.locator("svg text").all_text_contents()
     assert "NaN" not in chart.inner_html()  # the first stage begins at 0, which has no logarithm
 
     opened.reload()  # the address has the axis
     opened.wait_for_selector(LINE)
+
     assert opened.input_value("#x") == "chars"
 
     titles = opened.locator("figcaption > span:first-child").all_inner_texts()
+
     assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
 
 
@@ -83,23 +90,28 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     assert opened.locator(".sample .right").all_inner_texts() == ["b"]
 
     opened.locator("#evaluation").press("Home")
+
     assert opened.locator(".sample s").all_inner_texts() == ["1"]
     assert opened.locator("output").inner_text() == "after step 10"
 
     keys = opened.locator("section:has-text('Keys, yours first') tbody").first
+
     assert keys.inner_text() == "training.learning_rate\t1"
 
     opened.click("summary")
     body = opened.inner_text("body")
+
     assert "training.stages" in body
     assert "masking.masking_prob" not in body  # all stages have their own
 
     lines = saved(opened, "CSV").splitlines()
+
     assert lines[0] == 'series,seconds of training,"Loss, nats per masked character",low,high'
     assert lines[1] == "train,1,4,,"
     assert "valid,1,3,2.9,3.1" in lines
 
     drawing = saved(opened, "SVG")
+
     assert "stroke: rgb(0, 114, 178)" in drawing
     assert ">Loss, nats per masked character</text>" in drawing
 
@@ -135,6 +147,7 @@ def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_da
     run = shared_dashboard.receive(make_run(f"0ddba111{secrets.token_hex(8)}"))
     shared_dashboard.receive(make_run(f"0ddba112{secrets.token_hex(8)}"))
     show(page, f"{shared_dashboard.url}/run/0ddba111")
+
     assert page.url == run.page
 
     for n, unknown in (("No", "feedface"), ("2", "0ddba11")):

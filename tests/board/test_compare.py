@@ -27,33 +27,40 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, mak
         dashboard.receive(run)
 
     show(page, f"{dashboard.url}/runs", "tbody tr")
+
     assert page.locator("tbody .spark path").count() == 3
 
     page.click("thead button:text-is('loss.valid')")
+
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
     assert cells(page, 4)[0] == "50.0%"
     assert cells(page, 5)[0] == "20 s"
     assert cells(page, 6) == ["0", "1", "8"]
 
     page.click("thead button:text-is('loss.valid')")
+
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
 
     page.fill("#filter", "quick seed=1")
+
     assert cells(page, 6) == ["1"]
 
     uuid = runs[1].path.name
+
     assert page.get_attribute("text=compare these", "href") == f"/compare?run={uuid[:12]}"
 
     page.click(f"button[aria-label*='Hide'][aria-label$='{uuid[:6]}']")
     appears(page, "text=0 of 3 runs")
     page.reload()  # the address has the filter, the server knows the hidden run
     page.check("#hidden")
+
     assert cells(page, 6) == ["1"]
 
     asked = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Delete')")
     appears(page, "text=0 of 2 runs")
+
     assert str(runs[1].path) in asked[0]
     assert runs[1].metrics_path.exists()
     assert len(dashboard.get("runs/null")["runs"]) == 2
@@ -72,30 +79,37 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
         dashboard.receive(run)
 
     show(page, f"{dashboard.url}/compare")
+
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
 
     texts = page.locator("svg text").all_text_contents()
+
     assert max(float(text) for text in texts if text.replace(".", "").isdecimal()) < 20
     assert "1 point above" in texts
 
     table = page.locator("section:has-text('Keys that differ')")
+
     assert "masking.masking_prob\t" in table.inner_text()
     # from the newest run
     assert table.locator("td:has-text('0.700')").inner_text() == "0.700 (−999999.300)"
 
     page.uncheck(f".runs li[data-run='{runs[2].path.name}'] input")
+
     assert page.locator(LINE).count() == 2
 
     page.select_option("#x", "chars")
     page.reload()  # the address has the axis and the selection
     page.wait_for_selector(LINE)
+
     assert (page.locator(LINE).count(), page.input_value("#x")) == (2, "chars")
 
     page.click("button:text-is('None')")
+
     assert page.locator(LINE).count() == 0
 
     page.fill("#filter", runs[0].path.name)
     page.click("button:text-is('All')")
+
     assert page.locator(LINE).count() == 1
 
     new = make_run()
@@ -110,8 +124,10 @@ def test_runs_with_one_evaluation_are_all_shown(page, dashboard, make_run):
         run = make_run(n_rows=1, **{"loss.valid": loss})
         change_config(run, masking__masking_prob=0.2 + seed / 10)
         dashboard.receive(run)
+
     show(page, f"{dashboard.url}/compare", "figure svg")
     page.wait_for_function("() => document.querySelectorAll('figure svg path.line').length == 2")
+
     assert page.locator("svg text:has-text('above')").count() == 0
 
 
@@ -134,6 +150,7 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     assert page.locator(".tip b").inner_text() == "seconds of training 2"
 
     values = page.locator(".tip div").all_inner_texts()
+
     assert len(values) == 2
     assert any(re.search(r" at [13]$", value) for value in values)
 
@@ -145,6 +162,7 @@ def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dash
     shared_dashboard.receive(short)
     show(page, f"{shared_dashboard.url}/compare?run={long.path.name}&run={short.path.name}")
     heights = re.findall(r",([\d.]+)", page.locator(LINE).get_attribute("d"))
+
     assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
 
 
@@ -161,12 +179,15 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
         dashboard.receive(run)
 
     show(page, f"{dashboard.url}/compare")
+
     assert page.locator("figure").count() == page.locator(LINE).count() == 3
 
     titles = page.locator("figcaption > span:first-child").all_inner_texts()
+
     assert "play, bpe:256, loss.valid, nats per masked token" in titles
 
     page.select_option("#y", "loss.valid_per_character")
+
     assert (page.locator("figure").count(), page.locator(LINE).count()) == (1, 3)
 
 
@@ -180,6 +201,7 @@ def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
         curve = with_rows(curve, rows[i : i + at_once])
 
     steps = [point[1] for point in curve]
+
     assert MAX_POINTS / 2 < len(steps) <= MAX_POINTS + 1
     assert steps[-1] == n - 1
     assert len(set(np.diff(steps[:-1]))) == 1
@@ -199,6 +221,7 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
     uuid = run.path.name
     show(page, f"{shared_dashboard.url}/compare?run={uuid}", f".runs li[data-run='{uuid}']")
     page.wait_for_selector(LINE)
+
     assert page.locator("#absent").count() == 0
 
 
@@ -209,9 +232,11 @@ def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
     dashboard.receive(run)
     named = "[role=alert]:text-is('No run begins with feedface.')"
     show(page, f"{dashboard.url}/compare?run=feedface&run={run.path.name[:6]}", named)
+
     assert page.locator(LINE).count() == 1
 
     page.click("button:text-is('None')")
+
     assert page.inner_text("[role=alert]") == ""
     assert not page.is_visible("text=Keys that differ")
 
@@ -229,5 +254,6 @@ def test_runs_that_an_earlier_version_stored_come_back_with_an_import(dashboard,
     dashboard.start()
     dashboard.receive(run)
     losses = [3.0, 1.5, 1.0]
+
     assert dashboard.summary(run)["curve"]["loss.valid"] == losses
     assert dashboard.series(run)["loss.valid"][1] == losses

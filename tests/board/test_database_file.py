@@ -33,6 +33,7 @@ def test_a_log_of_another_program_is_refused_with_its_file(tmp_path):
         "connection.execute('CREATE TABLE letters (a TEXT)')",
         "connection.commit()",
     )
+
     assert tmp_path / "other.sqlite3-wal" in contents(path)
 
     check_is_refused(path, "not a dashboard's database")
@@ -49,9 +50,11 @@ def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
         "connection.execute('INSERT INTO entries VALUES (?, ?, ?)', ('n', 'key', 'old'))",
     )
     store = Store(path)
+
     assert store.get("n", "key") == "old"
 
     store.close()
+
     assert not Path(f"{path}-wal").exists()
 
 
@@ -65,9 +68,11 @@ def test_a_kill_within_a_transaction_leaves_what_was_stored_before(tmp_path):
         "store._connection.execute('BEGIN')",
         "[store.put('n', str(i), 'new' * 100) for i in range(100)]",
     )
+
     assert Path(f"{path}-journal").stat().st_size > 0
 
     store = Store(path)
+
     assert {store.get("n", str(i)) for i in range(100)} == {"old" * 100}
 
 
@@ -94,6 +99,7 @@ def check_is_refused(path, reason):
     before = contents(path)
     with pytest.raises(StoreError, match=reason):
         Store(path)
+
     assert contents(path) == before
 
 
@@ -104,7 +110,9 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
     store = Store(path)
     if how == "deleted":  # once, because SQLite waits for half a second
         check_is_refused(path, "another dashboard uses it")
+
     store.put("n", "key", "old")
+
     assert not store.reopened()
 
     path.unlink()
@@ -120,8 +128,10 @@ def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced
     assert store.reopened()
 
     check_is_refused(path, "another dashboard uses it")
+
     assert store.get("n", "key") == ("new" if how == "replaced" else None)
 
     store.put("n", "more", "1")
     store.close()
+
     assert Store(path).get("n", "more") == "1"

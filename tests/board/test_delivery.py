@@ -37,13 +37,16 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
 
     configs = shared_dashboard.get(f"run/{run.path.name}")["configs"]
     explicit = [config for config in configs if config["is_explicitly_specified"]]
+
     assert [(config["key"], config["value"]) for config in explicit] == [("seed", 1)]
 
     series = shared_dashboard.series(run)
+
     assert series["loss.valid"] == DRAWN
     assert "corpus" not in series
 
     log = shared_dashboard.get(f"logs/std_logger/{run.path.name}", {"page": -2})["pages"]
+
     assert "".join(log.values()) == "a line for people, with an é\n"
 
 
@@ -54,6 +57,7 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     first = shared_dashboard.receive(run)
     shared_dashboard.receive(run)  # from the beginning, as an import does
     evaluate(first)
+
     assert not first.send(10)
     assert shared_dashboard.receive(run).n_evaluations() == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
@@ -61,6 +65,7 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     rows = run.metrics_path.read_text().splitlines(keepends=True)
     run.metrics_path.write_text("".join(rows[:2]))
     shared_dashboard.receive(run)
+
     assert shared_dashboard.series(run)["loss.valid"][0] == [10, 20]
 
 
@@ -74,6 +79,7 @@ def test_a_run_that_was_resumed_while_the_dashboard_was_away_is_read_anew(
     run.metrics_path.write_bytes(other.metrics_path.read_bytes())
     os.utime(run.config_path, (0, 0))  # resuming writes it
     shared_dashboard.receive(run)
+
     assert shared_dashboard.series(run)["seq_len"] == ([10, 20, 30, 40, 50], [64.0] * 5)
 
 
@@ -90,9 +96,11 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
     delivery = shared_dashboard.receive(run)
+
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": None}
 
     data = shared_dashboard.get(f"run/{uuid}")
+
     assert data["name"] == "my name for it"
     assert "changed by hand" in data["comment"]
     assert shared_dashboard.summary(run)["changes"] == "(changed by hand)"
@@ -104,6 +112,7 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     row = message({"step": 1, "loss.valid": 2.0})
     with pytest.raises(RefusedError, match="status is wrong"):
         shared_dashboard.post(run, row | {"status": {"status": "asleep"}})
+
     assert "loss.valid" not in shared_dashboard.series(run)
     assert shared_dashboard.post(run, row)["stored"][METRICS] > 0
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
@@ -121,7 +130,9 @@ def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_
     run = make_run()
     with open(run.log_path, "ab") as file:
         file.write("no newline, and half an é".encode()[:-1])
+
     delivery = Delivery(run, shared_dashboard.url)
+
     assert not all(delivery.send(10) for _ in range(5))
     assert delivery.stored[LOG] == run.log_path.stat().st_size
 
@@ -135,9 +146,11 @@ def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(
     make_run("not-a-uuid")
 
     run = make_run()
+
     assert run_command(["--import", "all"]) == 1
 
     errors = capsys.readouterr().err
+
     assert errors.count("left out: ") == errors.count("\n") == 4
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
 
@@ -154,6 +167,7 @@ def test_ctrl_c_stops_it_cleanly_while_a_request_is_open(dashboard):
     with socket.create_connection(("127.0.0.1", dashboard.port)) as stalled:
         stalled.sendall(half)
         assert dashboard.end(signal.SIGINT, seconds=10) == 0
+
     assert not any("Traceback" in line for line in dashboard.output)
 
 
@@ -168,9 +182,11 @@ def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(
     run.append_metrics({"step": 40, "loss.valid": float("nan"), "loss.train": float("inf")})
     run.save_status("crashed", "the loss is nan in training at step 40")
     shared_dashboard.receive(run)
+
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
 
     entry = shared_dashboard.listed(run)
+
     assert entry["run_status"]["status"] == "crashed"
     assert entry["comment"].startswith("failed: the loss is nan in training at step 40")
 
@@ -220,6 +236,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
         for i in range(1, n + 1):
             losses = {"loss.valid": 1 + 1 / i, "loss.train": 1 + 2 / i}
             run.append_metrics({"step": i, "seconds": i / n, **losses})
+
         return uploader.end(120)
 
     with ThreadPoolExecutor() as threads:
@@ -259,6 +276,7 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
 
     run.save_status("completed")
     shared_dashboard.receive(run)
+
     assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
 
 
@@ -279,5 +297,6 @@ def test_a_message_about_hiding_a_run_changes_nothing_else(shared_dashboard, mak
     run = shared_dashboard.receive(make_run()).run
     shared_dashboard.change(run, "hidden", {"hidden": True, "about": 3})
     summary = shared_dashboard.summary(run)
+
     assert summary["hidden"]
     assert summary["preset"] == "quick"

@@ -21,6 +21,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard, make
         assert dashboard.listed(run)["name"] == "mlm, play"
 
     dashboard.restart()  # it is in the new file
+
     assert dashboard.listed(run)["name"] == "mlm, play"
 
 
@@ -35,6 +36,7 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     dashboard.receive(run)
     second.database.rename(dashboard.database)
     dashboard.says("was deleted or replaced")
+
     assert list(dashboard.runs()) == [other.path.name]
 
 
@@ -42,7 +44,11 @@ def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(das
     other = tmp_path / "letters.sqlite3"
     with contextlib.closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE letters (a TEXT)")
+
     content = other.rename(dashboard.database).read_bytes()
+
     assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
+
     dashboard.says("it is not a dashboard's database")
+
     assert dashboard.database.read_bytes() == content

@@ -57,6 +57,7 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
 
     for address in addresses:
         page.wait_for_selector(f'a.list-item[href="{address}"]', timeout=20_000)
+
     for address in addresses:  # of labml's page
         show(page, url + address, "svg#chart path.smoothed-line")
 
@@ -95,6 +96,7 @@ def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard, 
     paths = (f"default/track?run_uuid={uuid}", f"run/{uuid}", f"session/{uuid}")
     for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert posted(shared_dashboard, path, message) == 400, message
+
     show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{uuid}"]')
 
 
@@ -111,6 +113,7 @@ def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard, make_run):
         assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]
 
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
+
     assert len(listed) == MAX_SERIES
 
     with pytest.raises(RefusedError, match=f"more than {MAX_SERIES} series"):

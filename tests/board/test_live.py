@@ -81,6 +81,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     page.on("request", lambda request: asked.append(request.url))
     evaluate(live)
     page.wait_for_function("() => looks >= 3")  # two more, each of which would have asked
+
     assert asked == []
 
     page.evaluate("delete document.hidden")
@@ -119,6 +120,7 @@ def test_knobs_are_set_on_the_page(page, live, axe):
     page.click("#knobs button")
     page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
     live.send()
+
     assert live.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
     live.run.append_event({"event": "changed by hand", "step": 30, "after": live.knobs})
@@ -143,6 +145,7 @@ def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboa
         dashboard.receive(run)
         dashboard.end()
         run.save_status("completed")
+
     dashboard.start()
     page.goto(f"{dashboard.url}/runs")
     page.wait_for_selector(".state.completed", timeout=10_000)
@@ -171,12 +174,14 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard, trai
     before = shape(page)
     training.go_on()
     output = training.check_end()
+
     assert output.count(f"dashboard {dashboard.url}/run/{training.run.path.name}") == 1
     assert "not on the dashboard" not in output
 
     page.wait_for_selector(".state.completed")
     grown(page, before)
     page.click("summary")
+
     assert "model.d_model" in page.inner_text("body")
 
     dashboard.restart(signal.SIGINT)
@@ -185,6 +190,7 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard, trai
     # this test makes the README's
     picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))
     page.screenshot(path=str(picture), full_page=True)
+
     assert picture.stat().st_size > 10_000
     assert page.outside == []
 

@@ -18,6 +18,7 @@ def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside):
     dashboard.end()
     output = train_beside(dashboard.url).check_end()
     (line,) = lines_about(output, "no dashboard at")
+
     assert "start one with make dashboard" in line
     assert not lines_about(output, "not on the dashboard")
 
@@ -29,9 +30,11 @@ def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, trai
     dashboard.send(number)
     training.go_on()
     output = training.check_end()
+
     assert len(lines_about(output, "does not take this run")) == 1
 
     (line,) = lines_about(output, "not on the dashboard")
+
     assert re.search(r"not on the dashboard: \d+ evaluations \(", line)
     assert f"python dashboard.py --import {training.run.path} --port {dashboard.port}" in line
 
@@ -44,6 +47,7 @@ def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
     training.go_on()
     output = training.check_end()
     (line,) = lines_about(output, "does not take this run")
+
     assert "it answers, but not as Folio's dashboard does: status 500" in line
     assert len(lines_about(output, "not on the dashboard")) == 1
 
@@ -58,10 +62,12 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     dashboard.start()
     training.go_on()
     output = training.check_end()
+
     assert not lines_about(output, "not on the dashboard")
 
     steps, values = dashboard.series(training.run)["loss.valid"]
     rows = training.run.metrics()
+
     assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
     assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
     assert len(steps) > EVALUATIONS / 2  # labml-app averages some that are close together

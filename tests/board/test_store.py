@@ -25,10 +25,13 @@ def test_keys_sets_and_arrays_are_restored_with_their_types():
 
     value = [Key("Run:1"), {"a", "b"}, np.array([1.5, 2.0]), np.float64(3.5)]
     key, letters, array, mean = decode(encode(value))
+
     assert isinstance(key, Key)
     assert key == value[0]
     assert letters == value[1]
+
     np.testing.assert_array_equal(array, value[2], strict=True)
+
     assert mean == 3.5
 
     with pytest.raises(TypeError, match="object is not JSON serializable"):  # rather than pickled
@@ -40,9 +43,11 @@ def test_namespaces_are_separate_and_a_deleted_key_is_gone(tmp_path):
     store.put("a", "key", "1")
     store.put("a", "other", "2")
     store.put("b", "key", "3")
+
     assert (store.get("a", "key"), store.get("b", "key")) == ("1", "3")
 
     store.delete("a", "key")
+
     assert store.get("a", "key") is None
     assert store.get("a", "other") == "2"
 
@@ -66,4 +71,5 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
         store.put("a", "other", "4")
 
     store.close()
+
     assert Store(tmp_path / "store.sqlite3").get("a", "other") == "4"

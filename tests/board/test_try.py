@@ -45,10 +45,12 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
     opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=150_000)
+
     assert opened.locator(".bars h3").count() == 1
 
     opened.wait_for_selector(".bars .exact")  # the grammar knows: r_nts can only be rants
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
+
     assert exact.strip() == "100.0%"
 
     letters = opened.locator(".sheet button")
@@ -56,6 +58,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.keyboard.press("ArrowRight")
     opened.keyboard.press("Space")
     opened.wait_for_selector("text=2 blanks, answered")
+
     assert opened.locator(".bars h3").first.inner_text() == "character 2, hidden: e"
 
     opened.check("text=attention of the selected character")
@@ -69,6 +72,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.evaluate(COUNT_BLANKS)
     opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
     opened.wait_for_selector("text=0 blanks, answered")
+
     # the second character was filled after the answer to the first
     assert 1 in opened.evaluate("drawn")
     assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
@@ -80,6 +84,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.wait_for_selector("[role=alert]:has-text('this page takes 4,096')")
     opened.fill("#text", "_" * 300)  # longer than a window
     opened.wait_for_selector("text=300 blanks, answered")
+
     assert opened.locator("main .controls [role=status]").count() == 1
 
     opened.fill("#text", "Ne daz rants")
@@ -94,6 +99,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.wait_for_selector("[role=alert]:has-text('the dashboard does not answer')")
     opened.context.set_offline(False)
     opened.wait_for_selector("text=3 blanks, answered")
+
     assert opened.locator("[role=alert]").all_inner_texts() == [""]
 
     letters.nth(3).click()
@@ -101,6 +107,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
     opened.select_option("#run", of_bytes.path.name)
     opened.wait_for_selector("text=2 blanks, answered", timeout=150_000)
     expected = ["character 1, hidden: N", "character 2, hidden: e"]
+
     assert opened.locator(".bars h3").all_inner_texts() == expected
     assert opened.outside == []
 
@@ -115,6 +122,7 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
         address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
         with pytest.raises(DeliveryError) as error:
             ask(address, "POST", {"text": "a_"}, 60, {})
+
         return str(error.value)
 
     with ThreadPoolExecutor(len(runs)) as threads:
@@ -127,6 +135,7 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
             process.kill()
 
     reasons = [answer.result() for answer in answers]
+
     assert reasons.count("the model does not answer") == predictors.MOST
 
 
@@ -168,6 +177,7 @@ def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, mon
         return [reply["process"] for reply in (first, same, newer)]
 
     first, same, newer = in_loop(numbers())
+
     assert first == same != newer
 
 
@@ -187,6 +197,7 @@ def test_the_reason_is_given_only_by_a_process_that_has_ended(
     monkeypatch.setattr(predictors, "SECONDS_TO_ANSWER", seconds)
     with pytest.raises(InputError, match=reason):
         in_loop(predictor.ask({}))
+
     assert predictor.process is None
 
 

@@ -46,10 +46,12 @@ def test_a_few_high_losses_and_the_lines_above_the_others_are_cut_off():
     draw_losses(axes, drawn)
     draw_reference_lines(axes, {"uniform": 5.0, "counting": 0.1})
     low, high = axes.get_ylim()
+
     assert low < 0.1
     assert 1.0 < high < 5.0
 
     (text,) = axes.texts
+
     assert text.get_text().startswith("counting")
 
 
@@ -57,6 +59,7 @@ def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     """A corpus with one validation window has no standard error."""
     axes = Figure().subplots()
     draw_losses(axes, rows(**{"loss.valid_stderr": None}))
+
     assert list(axes.lines[0].get_ydata()) == [row["loss.valid"] for row in rows()]
     assert not any(len(path.vertices) for band in axes.collections for path in band.get_paths())
 
@@ -82,6 +85,7 @@ def test_any_name_can_be_drawn(tmp_path, name):
         axes.set_title(plain_text(name))
         draw_reference_lines(axes, {name: 3.0})
         figure.savefig(tmp_path / "names.png")
+
     assert axes.title.get_text() == plain_text(name)
 
 
@@ -96,9 +100,13 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other():
     axes = Figure().subplots()
     for name, last in (("a", 1.0), ("b", 1.001), ("c", float("nan")), ("d", 2.0)):
         axes.plot([0, 1], [2.0, last], label=name)
+
     label_ends(axes, axes.lines)
+
     assert [text.get_text() for text in axes.texts] == [" a 1.000", " b 1.001", " d 2.000"]
+
     heights = [text.get_position()[1] for text in axes.texts]
+
     assert min(np.diff(heights)) >= 0.05 - 1e-9
 
 
@@ -112,4 +120,5 @@ def test_measures_without_characters_in_a_class_are_drawn(tmp_path):
         "by_distance": {"1": nothing},
     }
     save_measures(tmp_path / "evaluation.png", results, "$ 0123")
+
     assert (tmp_path / "evaluation.png").read_bytes().startswith(PNG)

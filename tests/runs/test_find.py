@@ -14,6 +14,7 @@ def logs(tmp_path):
         path.parent.mkdir(parents=True)
         path.write_text("seed: 0")
         os.utime(path, (1_000 + age, 1_000 + age))
+
     (tmp_path / "logs" / "mlm" / "broken").mkdir()  # a run that never began
     return tmp_path / "logs"
 
@@ -33,6 +34,7 @@ def test_a_run_without_its_config_is_found_too(logs, name):
     folder = logs / "mlm" / "new4"
     folder.mkdir()
     (folder / "about.json").touch()
+
     assert find_run(name.format(logs=logs), logs).path.name == "new4"
 
 

@@ -28,6 +28,7 @@ def test_a_busy_process_is_seen_and_the_thread_ends(run):
     assert "hardware" not in [thread.name for thread in threading.enumerate()]
 
     last = rows(run)[-1]
+
     assert last.pop("step") == 7
     assert last.pop("time") > 0
     assert last.keys() == {"cpu", "cpu_of_run", "memory", "memory_of_run"}

@@ -44,6 +44,7 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
     changed = train(on_row=turn, **keys)
     before = untouched.callbacks.rows
     rows = changed.callbacks.rows
+
     assert not any("changed_by_hand" in row for row in (*before, *rows[:2]))
     assert all(row["changed_by_hand"] for row in rows[2:])
     assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
@@ -53,6 +54,7 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
 
     # the request came with the second row, and holds from the next step on
     (event,) = changed.run.events()
+
     assert event["event"] == "changed by hand"
     assert event["step"] == rows[1]["step"]
     assert (event["before"], event["after"]) == (asdict(Knobs()), CHANGE)

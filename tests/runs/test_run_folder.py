@@ -55,10 +55,12 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     run.save_status("crashed", "the loss is nan")
     run.append_event({"event": "changed by hand", "step": 5, "after": {"masking_prob": 0.3}})
     about = run.about()
+
     assert about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
 
     run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
+
     assert run.command() == "python experiment.py --config 'my runs/config.yaml' seed=1"
 
 
@@ -66,9 +68,12 @@ def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_com
     prompts = ['It\'s "x"', "a\nb", "before\x85after", "true", "Zürich 中文"]
     run.save_config(run.config() | {"sample.prompts": prompts})
     run.save_about("mlm", "preset quick", ["sample.prompts"])
+
     assert run.config()["sample.prompts"] == prompts
     assert "\n" not in run.command()
+
     *_, word = shlex.split(run.command())
+
     assert yaml.safe_load(word.removeprefix("sample.prompts=")) == prompts
 
 
@@ -80,6 +85,7 @@ def test_a_number_that_is_not_finite_is_null(run):
         text = path.read_text()
         assert "null" in text
         assert not re.search("NaN|Infinity", text)
+
     assert run.metrics()[-1]["loss.train"] is None
 
 
@@ -110,6 +116,7 @@ def test_damaged_content_is_one_line_that_names_the_file(run, name, content):
     (run.path / name).write_bytes(content)
     with one_line(RunFolderError, name) as error:
         READERS[name](run)
+
     assert len(str(error.value)) < 300
 
 
@@ -140,6 +147,7 @@ def resumable(run):
     run.append_log("step 4")
     for path in (run.metrics_path, run.events_path, run.log_path):
         path.write_text(path.read_text() + '{"step"')
+
     return run, sizes
 
 
@@ -149,14 +157,17 @@ def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
     assert steps(run.metrics()) == [1, 2, 3, 4]
 
     run.truncate(sizes)
+
     assert steps(run.metrics()) == [1, 2, 3]
     assert steps(run.events()) == [1, 2, 3]
     assert run.log_path.read_text() == "step 1\nstep 2\nstep 3\n"
 
     run.append_metrics(metrics_row(4))
+
     assert steps(run.metrics()) == [1, 2, 3, 4]
 
     run.truncate({})
+
     assert run.metrics() == run.events() == []
 
 
@@ -179,6 +190,7 @@ def test_damage_in_a_counted_row_is_found_before_anything_is_cut(
     before = contents(run)
     with one_line(RunFolderError, path.name):
         run.truncate(sizes)
+
     assert contents(run) == before
 
 
@@ -195,7 +207,9 @@ def test_a_shortened_log_does_not_prevent_a_resume(resumable):
     run, sizes = resumable
     run.log_path.write_text("")
     run.truncate(sizes)
+
     assert run.log_path.read_text() == ""
+
     run.log_path.unlink()
     run.truncate(sizes)
 
@@ -206,15 +220,18 @@ def test_a_checkpoint_without_the_size_of_hardware_jsonl_removes_its_rows(run):
     sizes = run.sizes()
     run.append_hardware({"step": 2, "cpu": 50.0})
     run.truncate(sizes)
+
     assert run.hardware_path.stat().st_size == sizes.pop("hardware.jsonl")
 
     run.truncate(sizes)
+
     assert run.hardware_path.read_text() == ""
 
 
 def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
     flushed = []
     monkeypatch.setattr(run_folder, "flush", flushed.append)
+
     assert run.sizes() == {path.name: path.stat().st_size for path in flushed if path.is_file()}
     assert set(flushed) == {run.path, run.metrics_path, run.events_path, run.log_path}
 
@@ -222,12 +239,15 @@ def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
 def test_a_name_with_surrogates_reaches_the_log_and_the_config(run):
     name = "\udcff.txt"
     run.append_log(name)
+
     assert run.log_path.read_text().endswith("\\udcff.txt\n")
 
     run.save_config({"data.corpus": name})
+
     assert run.config() == {"data.corpus": name}
 
     run.save_corpus(name, "0")
+
     assert run.corpus()["name"] == name
 
 
@@ -250,6 +270,7 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
     small = tmp_path / "small"
     small.write_bytes(b"12345")
+
     assert read_bytes(small, limit=5) == b"12345"
 
     os.mkfifo(tmp_path / "pipe")
@@ -257,6 +278,7 @@ def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reaso
     os.truncate(tmp_path / "huge", 2**40)
     with pytest.raises(OSError) as error:  # noqa: PT011
         read_bytes(tmp_path / path)
+
     assert error.value.strerror
 
 
@@ -276,13 +298,16 @@ def test_the_lock_is_seen_while_it_is_held_and_looking_does_not_take_it(run):
 
     (run.path / "lock").unlink()
     os.mkfifo(run.path / "lock")
+
     assert not run.is_locked()  # a pipe does not block
 
 
 def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
     for path in run.path.iterdir():
         os.utime(path, (1_000.0, 1_000.0))
+
     assert run.last_heard() == 1_000.0
+
     with run.locked():
         assert run.last_heard() > time.time() - 60
 
@@ -304,6 +329,7 @@ def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
 def test_a_kind_accepts_and_refuses(kind, accepted, refused):
     for value in accepted:
         assert matches(value, kind)
+
     for value in refused:
         assert not matches(value, kind)
 
@@ -311,6 +337,8 @@ def test_a_kind_accepts_and_refuses(kind, accepted, refused):
 def test_the_message_is_one_short_line_that_names_the_first_wrong_key():
     with one_line(ValueError, r"^status\.json is damaged: status is wrong") as error:
         checked({"status": "line\nline" * 1_000, "details": 3}, STATUS, "status.json")
+
     assert len(str(error.value)) < 100
+
     with pytest.raises(ValueError, match=r"^events.jsonl is damaged: step is missing$"):
         checked({"event": "resumed"}, EVENT, "events.jsonl")

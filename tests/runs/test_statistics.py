@@ -27,12 +27,14 @@ def groups(*shifts, ignored=IGNORED):
         for seed, shift in enumerate(of_setting):
             configs.append(config(seed, 128 + number))
             losses.append(WINDOWS + shift)
+
     return group_by_settings(configs, losses, ignored)
 
 
 def test_runs_that_differ_only_in_ignored_keys_are_one_group():
     shifts = ([0, 0.02], [0.5, 0.52])
     small, large = groups(*shifts)
+
     assert len(small.losses) == len(large.losses) == 2
     assert small.losses.mean() == pytest.approx(WINDOWS.mean() + 0.01)
     assert statistics.standard_error(small.losses) == pytest.approx(0.01)
@@ -46,12 +48,14 @@ def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing(
     one = config(0) | {"training.stages": [{"until": 1, "seq_len": 64}]}
     other = config(seed) | {"training.stages": [{"seq_len": 64, "until": 1}]}
     (group,) = group_by_settings([one, other], [WINDOWS, WINDOWS], IGNORED)
+
     assert len(group.losses) == n_losses
 
 
 def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
     base, other = groups([0, 0.01, 0.02], [0.1, 0.11, 0.12])
     difference = seed_difference(other, base)
+
     assert difference.mean == pytest.approx(0.1)
     assert difference.stderr == pytest.approx((2 * 0.01**2 / 3) ** 0.5)
     assert difference.degrees_of_freedom == pytest.approx(4)
@@ -60,6 +64,7 @@ def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
     assert seed_difference(base, other).verdict == "better"
 
     base, other = groups([0, 0.02], [0.03, 0.05])  # 2.1 standard errors with 2 degrees of freedom
+
     assert seed_difference(other, base).verdict == "tie"
 
 
@@ -72,6 +77,7 @@ def test_fewer_than_two_seeds_in_a_group_give_no_difference_over_seeds(first, se
 def test_a_number_and_its_error_have_as_many_digits():
     assert statistics.with_error("1.2346", 0.00126) == "1.2346 ± 0.0013"
     assert statistics.with_error("+0.100", 0.05) == "+0.100 ± 0.050"
+
     for unknown in (None, float("nan")):
         assert statistics.with_error("0.10", unknown) == "0.10"
 
@@ -79,6 +85,7 @@ def test_a_number_and_its_error_have_as_many_digits():
 def test_pairing_removes_the_spread_that_both_sides_share():
     noise = np.random.default_rng(1).normal(0.05, 0.05, 200)
     difference = paired_difference(WINDOWS + noise, WINDOWS)
+
     assert difference.stderr == pytest.approx(noise.std(ddof=1) / 200**0.5)
     assert difference.stderr < WINDOWS.std() / 200**0.5
     assert difference.verdict == "worse"

@@ -27,7 +27,9 @@ def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, refus
     address = serve(answer_with(answer))
     with pytest.raises(DeliveryError):
         Delivery(run, address).send(10)
+
     words = ["--import", run.path, "--port", address.rpartition(":")[2]]
+
     assert f"no dashboard at {address} (" in refusal(dashboard.main, *words)
 
 
@@ -53,11 +55,13 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkey
 
     uploader = Uploader(Delivery(run, serve(answer)), lines.append)
     uploader.start_and_report()
+
     assert uploader.end(0.2) is None
     assert uploader.is_alive()
     assert uploader.daemon  # the program ends although the thread still reads
 
     (line,) = lines
+
     assert line.startswith("no dashboard at")
 
     over.set()
@@ -72,6 +76,7 @@ def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
     uploader.start_and_report()
     may_answer.set()
     uploader.end(10)
+
     assert [line[:18] for line in lines] == ["no dashboard at ht", "the dashboard answ"]
 
 
@@ -89,5 +94,6 @@ def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeyp
     uploader.start()
     until(lambda: sent)
     uploader.end(10)
+
     assert not uploader.is_alive()
     assert len(sent) == 1

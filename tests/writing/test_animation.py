@@ -18,10 +18,13 @@ def recorded(tmp_path, text, n_steps):
     for step in range(n_steps + 1):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps
         recording.show(ids.where(written, VOCABULARY.mask_token))
+
     recording.finish(ids)
 
     (path,) = filter(Path.is_file, tmp_path.iterdir())
+
     assert path == recording.path
+
     return Image.open(path)
 
 
@@ -29,7 +32,9 @@ def recorded(tmp_path, text, n_steps):
 def test_a_recording_has_few_frames_and_a_pause_at_the_end(tmp_path, n_steps):
     image = recorded(tmp_path, TEXT, n_steps)
     assert min(n_steps, MOST_FRAMES // 2) < image.n_frames <= MOST_FRAMES + 2
+
     durations = [frame.info["duration"] for frame in ImageSequence.Iterator(image)]
+
     assert durations[-1] >= 3_000
     assert sum(durations[:-1]) <= 10_000
     assert image.info["loop"] == 0
@@ -48,12 +53,15 @@ def test_blanks_are_light_and_the_text_is_dark(tmp_path):
     image = recorded(tmp_path, TEXT, 5)
     assert len(TEXT) / COLUMNS <= 2
     assert image.height == 9 * LINE + 2 * MARGIN
+
     image.seek(0)
+
     assert not any(ink(image, row) for row in range(9))
     # dots, not the boxes of unknown characters
     assert 0 < sum(image.convert("L").histogram()[:240]) < len(TEXT) * 20
 
     image.seek(image.n_frames - 1)
+
     assert all(ink(image, row) > 100 for row in range(8))
     assert ink(image, 8) == 0
 

@@ -20,6 +20,7 @@ def test_streams_are_those_of_the_model():
     inputs = torch.randint(0, 5, (4, 10))
     masked = masks(4, 10)
     streams = residual_streams(model, inputs, masked)
+
     assert list(streams) == ["embedding", "layer 1", "layer 2", "layer 3"]
     assert model.training
 
@@ -27,9 +28,11 @@ def test_streams_are_those_of_the_model():
     encoder = model.encoder
     positions = masked.flatten().nonzero()[:, 0]
     from_stream = model.predict(encoder.final_norm(streams["layer 3"]))
+
     assert torch.allclose(from_stream, model(inputs, positions), atol=1e-5)
 
     embedded = encoder.embedding_norm(encoder.embedding(inputs))
+
     assert torch.allclose(streams["embedding"], embedded[masked])
 
 
@@ -42,6 +45,7 @@ def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
     streams = {"layer 1": stream, "embedding": torch.ones_like(stream)}
 
     explained = probe(streams, {"linear": belief, "noise": noise}, masked)
+
     assert explained["linear"] == pytest.approx({"layer 1": 1, "embedding": 0}, abs=0.01)
     assert explained["linear"]["layer 1"] == pytest.approx(1, abs=1e-9)
     assert abs(explained["noise"]["layer 1"]) < 0.05
@@ -53,6 +57,7 @@ def test_a_probe_is_measured_on_other_windows_than_it_is_fitted_on():
     draws = generator(1)
     stream = torch.randn(int(masked.sum()), 100, generator=draws)
     belief = torch.rand(len(stream), 2, generator=draws).double()
+
     assert probe({"layer 1": stream}, {"word": belief}, masked)["word"]["layer 1"] < 0.5
 
 
@@ -67,6 +72,7 @@ def test_beliefs_are_the_floors_at_masked_positions():
     inputs = vocabulary.encode(automaton.write(18, seed=0)).view(3, 6)
     inputs[masked] = vocabulary.mask_token
     beliefs = exact_beliefs(truth, inputs, masked)
+
     assert list(beliefs) == list(DISTINCTIONS)
 
     n = int(masked.sum())

@@ -41,17 +41,22 @@ def test_other_conditionals_disagree():
     measures, nats = measured(flat, 6, 0.5)
     for row in measures["kl"].values():
         assert row["nats"] > 2 * row["stderr"] > 0
+
     assert len({round(number, 9) for number in nats}) == 5
 
     _, nats = measured(flat, 1, 0.5)
+
     assert nats[-2:] == [0, 0]  # a single character has one order
 
 
 def test_spans_are_hidden_and_so_is_a_share_of_the_background():
     hidden = spans(2, 0.5)
     columns = hidden.orders["left to right"]
+
     assert (columns[:, 1] == columns[:, 0] + 1).all()
+
     visible = hidden.inputs != VOCABULARY.mask_token
+
     assert not visible.gather(1, columns).any()
     assert torch.equal(hidden.inputs[visible], hidden.windows[visible])
     assert visible.double().mean().item() == pytest.approx(0.5 * 10 / 12, abs=0.1)

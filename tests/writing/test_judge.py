@@ -38,12 +38,14 @@ def fewest_cuts(ids):
             ends = pairwise([0, *cuts, n])
             if all(is_possible(ids[start:end]) for start, end in ends):
                 return n_cuts
+
     raise AssertionError("each character alone is possible")
 
 
 def test_cuts_are_the_fewest():
     texts = torch.randint(5, (20, 7), generator=generator())
     _, is_cut = cut(FLOOR, texts)
+
     assert is_cut.sum(1).tolist() == [fewest_cuts(ids) for ids in texts]
     assert is_cut.any()
 
@@ -66,6 +68,7 @@ def test_a_cut_begins_a_new_text():
     """Also after a character that the automaton does not have."""
     text = "abcacxbda"
     losses, is_cut = cut(FLOOR, floor_ids(text))
+
     assert is_cut[0].nonzero().flatten().tolist() == [4, 5]
     assert losses[0].isinf().nonzero().flatten().tolist() == [5]
 
@@ -77,14 +80,18 @@ def test_a_cut_begins_a_new_text():
 def test_the_automatons_own_texts_have_its_entropy_rate():
     own = VOCABULARY.encode(WORDS.write(3_000 * LENGTH, 9)).view(3_000, LENGTH)
     measures = JUDGE.measures(own)
+
     assert measures["impossible"] == measures["cuts"] == 0
+
     error = abs(measures["nats"] - JUDGE.entropy_rate)
+
     assert error < min(0.02, 4 * measures["nats_stderr"])
 
 
 def test_impossible_texts_still_have_measures():
     texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(3, LENGTH)
     measures = JUDGE.measures(texts)
+
     assert measures["impossible"] == pytest.approx(2 / 3)
     assert measures["cuts"] == pytest.approx(1_000 * (11 + 0 + 12) / (3 * LENGTH))
     assert math.isnan(JUDGE.measures(texts[2:])["nats"])
@@ -99,6 +106,7 @@ def test_each_piece_counts_as_a_text():
         excess += (losses[0] - JUDGE.own_losses[: len(piece)]).sum().item()
 
     measures = JUDGE.measures(VOCABULARY.encode("abcabdccabda")[None])
+
     assert measures["cuts"] == pytest.approx(1_000 * 2 / LENGTH)
     assert measures["nats"] == pytest.approx(JUDGE.entropy_rate + excess / LENGTH)
 

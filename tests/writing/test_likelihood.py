@@ -40,7 +40,9 @@ def possible():
     """All texts that the automaton can write, and their nats per character."""
     log_probs = probabilities(AUTOMATON, LENGTH).flatten().log()
     kept = log_probs.isfinite()
+
     assert log_probs.exp().sum() == pytest.approx(1)
+
     return TEXTS[kept], -log_probs[kept] / LENGTH
 
 

@@ -44,6 +44,7 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
 
     exact = excess_by_phenomenon(truth, known, vocabulary.mask_token)
     blurred = excess_by_phenomenon(model_of(blurred_truth), known, vocabulary.mask_token)
+
     assert list(exact) == list(blurred) == list(PHENOMENA)
     assert sum(row["n"] for row in blurred.values()) == validation.masked.sum()
 
@@ -61,6 +62,7 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
         stems |= {*topic.nouns, *topic.adjectives}
         inflected |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
         inflected |= {verb + ending for verb in topic.verbs for ending in "iu"}
+
     marks = dict.fromkeys(".!", "end of another sentence") | {"?": "question mark"}
     codes = torch.full(validation.masked.shape, -1)
     codes[validation.masked] = known.phenomena

@@ -46,6 +46,7 @@ def test_one_token_per_step_gives_the_exact_distribution(joint, order):
 def test_all_tokens_in_one_step_are_independent(joint):
     shares = [joint.table.sum(axes) for axes in ((1, 2), (0, 2), (0, 1))]
     product = torch.einsum("a,b,c->abc", *shares)
+
     assert chi_square_of_texts(joint, 1, product) < 4
 
     with pytest.raises(AssertionError, match="impossible"):
@@ -60,6 +61,7 @@ def test_draws_follow_the_probabilities(temperature):
     tokens = draw(normalized, uniform, temperature)
 
     expected = (log_probs / temperature).softmax(0)
+
     assert chi_square(torch.bincount(tokens, minlength=6), expected) < 4
 
 
@@ -109,6 +111,7 @@ def test_a_written_token_changes_only_if_it_is_masked_again(writer, remask):
     n_changes = 0
     for before, after in pairwise(written(writer, "_" * 40, 20, remask=remask)):
         n_changes += int(((before != after) & ~blanks_in(writer, before)).sum())
+
     assert bool(n_changes) == bool(remask)
 
 
@@ -128,6 +131,7 @@ def test_equal_blanks_are_chosen_at_random(order):
     texts = next(Sampler(same, 2, 2, order).write(torch.full((400, 8), 2), 4, generators(400)))
 
     counts = (texts != 2).sum(0)
+
     assert counts.sum() == 2 * 400
     assert chi_square(counts, torch.full((8,), 1 / 8)) < 4
 
@@ -144,6 +148,7 @@ def test_a_text_does_not_depend_on_the_others(joint, order):
 
     ids = torch.tensor([[3, 3, 3], [0, 3, 1], [0, 1, 2]])
     *_, texts = sampler.write(ids, 3, generators(3))
+
     assert (texts < 3).all()
     assert torch.equal(texts[ids < 3], ids[ids < 3])
 

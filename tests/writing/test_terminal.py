@@ -55,6 +55,7 @@ class Emulator:
                 line = self.rows[self.row].ljust(self.column)
                 self.rows[self.row] = line[: self.column] + character + line[self.column + 1 :]
                 self.column += 1
+
         return self
 
     def down(self):
@@ -137,9 +138,12 @@ def test_frames_replace_each_other_below_what_was_there():
     frames = [list(emulator.rows) for emulator in shown(TEXT, 40, 10, before="$ command\n")]
     assert frames[0][:3] == ["$ command", BLANK * len(TEXT), ""]
     assert frames[1][1].startswith("t··")
+
     for frame in frames[-2:]:
         assert frame == ["$ command", *TEXT.split("\n"), *[""] * 6]
+
     *_, last = shown("ab\x1bcd", 40, 10)
+
     assert last.rows[0] == "ab\\x1bcd"  # control characters do not reach the terminal
 
 
@@ -147,6 +151,7 @@ def test_frames_replace_each_other_below_what_was_there():
 def test_narrow_windows_show_the_same_text(columns):
     *_, last = shown(TEXT, columns, 50)
     unwrapped = "".join(last.rows).replace(" ", "")
+
     assert unwrapped == TEXT.replace("\n", "").replace(" ", "")
     assert last.scrolled == []
 
@@ -159,6 +164,7 @@ def test_a_frame_that_scrolls_the_screen_is_redrawn_in_place():
 def test_a_text_taller_than_the_screen_is_printed_once():
     text = "\n".join("abcdefgh")
     frames = [emulator.scrolled + emulator.rows for emulator in shown(text, 40, 5)]
+
     assert frames[0][0] == BLANK * len(text)
     assert frames[3] == [""] * 5  # too tall, and erased
     assert frames[-1] == [*"abcdefgh", ""]
@@ -174,7 +180,9 @@ def test_a_resized_terminal_is_cleared():
             screen.show(ids)
         screen.finish(ids)
         after = output().partition("\x1b[2J")[2]
+
     rows = Emulator(10, 20).feed(after).rows
+
     assert "".join(rows) == TEXT.replace("\n", "")
 
 
@@ -191,6 +199,7 @@ def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
     clock = iter([0.0, 0.01, 0.03, 0.05])
     monkeypatch.setattr(writing.terminal.time, "monotonic", lambda: next(clock))
     frames = "".join(frames_of(TEXT)[:-1])
+
     assert frames.count("\x1b[J") == 2
     assert not re.search(r"\x1b\[[\d;]*m", frames)
 
@@ -204,6 +213,7 @@ def test_terminals_that_cannot_redraw_are_recognized(monkeypatch, term, encoding
     with terminal(40, 10) as (stream, _):
         stream.reconfigure(encoding=encoding)
         assert can_redraw(stream) == can
+
     with open(os.devnull, "w", encoding="utf-8") as file:
         assert not can_redraw(file)
 
@@ -213,6 +223,7 @@ def test_lines_are_as_wide_as_the_window():
     lines = []
     for line in wrap([Cell(character, WRITTEN) for character in text], 3):
         lines.append("".join(cell.character for cell in line))
+
     assert lines == ["ab", "中", "中c", "e\u0301d", "", "e"]
 
 
@@ -221,6 +232,7 @@ def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     ids = vocabulary.encode("né!")
     before = ids.masked_fill(torch.tensor([False, True, True, True]), vocabulary.mask_token)
     first = Cell("n", WRITTEN)
+
     assert list(cells(before, before, vocabulary)) == [first, *[Cell(BLANK, EMPTY)] * 3]
     assert list(cells(ids, before, vocabulary)) == [first, Cell("é", NEW), Cell("!", NEW)]
 

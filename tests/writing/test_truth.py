@@ -22,6 +22,7 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     # 3 is its [MASK]
     expected = model.floor.posteriors(inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool))
     torch.testing.assert_close(probs[:, :3], expected, rtol=0, atol=1e-12)
+
     assert not probs[:, 3:].any()
 
 
@@ -43,6 +44,7 @@ def test_an_impossible_text_is_explained_by_misprints_and_others_are_exact():
     expected = model(hidden).exp()
 
     assert probs[:3].equal(expected[:3])
+
     torch.testing.assert_close(probs[3:5], expected[3:5], rtol=0, atol=1e-4)
     check_sums(probs)
 
@@ -50,11 +52,14 @@ def test_an_impossible_text_is_explained_by_misprints_and_others_are_exact():
 def test_it_fits_the_vocabulary_of_the_play_and_refuses_one_that_cannot_write_the_text():
     with pytest.raises(ValueError, match="lacks the character 'c'"):
         TruePosterior(random_automaton(0), Vocabulary("ab"))
+
     corpus = load_corpus("play")
     vocabulary = Vocabulary(corpus.counts)
     model = TruePosterior(corpus.automaton, vocabulary)
     end = corpus.validation.index("?\n\n")
     inputs = vocabulary.encode(corpus.validation[end - 60 : end + 4])[None]
     inputs[0, 60] = vocabulary.mask_token
+
     assert model(inputs, torch.tensor([60]))[0, vocabulary.id_of("?")].exp() > 0.999
+
     check_sums(model(inputs.flip(1)).exp())
