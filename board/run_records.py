@@ -245,11 +245,10 @@ class RunRecords:
 
         path = self.folder(uuid)
         if path is not None and not RunFolder(path).is_locked():
-            status = "in progress"
+            status = "dead"
             with contextlib.suppress(RunFolderError):
-                status = RunFolder(path).status()["status"]
-            if status == "in progress":
-                status = "dead"
+                ended = RunFolder(path).status()["status"]
+                status = "dead" if ended == "in progress" else ended
             labml_run.mark(uuid, status)
             self._put(uuid, record | {"status": status}, record)
 

@@ -95,10 +95,8 @@ class RunFolder:
         try:
             with open(self.path / "lock", opener=without_waiting) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
         return False
 
     def last_heard(self) -> float:
@@ -118,7 +116,7 @@ class RunFolder:
             values = yaml.safe_load(read_content(self.config_path))
         except (yaml.YAMLError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
-        return checked(values, schema or {}, str(self.config_path), RunFolderError)
+        return checked(values, schema or {}, str(self.config_path))
 
     def save_about(
         self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None
@@ -152,12 +150,10 @@ class RunFolder:
         comment = about["comment"]
         knobs = None
         by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
-
         if by_hand:
             knobs = by_hand[-1].get("after")
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}", **config}
             comment += " (changed by hand)"
-
         if status["status"] == "crashed":
             comment = f"failed: {status['details']} | {comment}"
 
@@ -215,7 +211,7 @@ class RunFolder:
         content = read_object(self.vocabulary_path, {})
         # whose files have no `tokens`
         schema = VOCABULARIES.get(str(content.get("tokens")), VOCABULARIES["characters"])
-        return checked(content, schema, str(self.vocabulary_path), RunFolderError)
+        return checked(content, schema, str(self.vocabulary_path))
 
     def save_code(self, files: Mapping[Path, tuple[str, bytes]]) -> None:
         """Write copies of the user's own files; `files` has the name and the content of each copy."""
@@ -230,18 +226,15 @@ class RunFolder:
     def code(self) -> dict[str, dict[str, str]]:
         """The name and the SHA-256 of the copy of each of the user's own files."""
         index = self.code_path / "files.json"
-        files = read_object(index, {}) if index.exists() else {}
-        schema = {path: {"copy": str, "sha256": str} for path in files}
-        return checked(files, schema, str(index), RunFolderError)
+        schema = {str: {"copy": str, "sha256": str}}
+        return read_object(index, schema) if index.exists() else {}
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""
         write_json(self.reference_lines_path, dict(lines), indent=2)
 
     def reference_lines(self) -> dict[str, float]:
-        lines = read_object(self.reference_lines_path, {})
-        schema = dict.fromkeys(lines, float)
-        return checked(lines, schema, str(self.reference_lines_path), RunFolderError)
+        return read_object(self.reference_lines_path, {str: float})
 
     def save_plan(self, plan: Mapping[str, Any]) -> None:
         write_json(self.plan_path, plan)
@@ -288,7 +281,7 @@ class RunFolder:
     def truncate(self, sizes: Mapping[str, int]) -> None:
         """Cut the growing files to the `sizes` that a checkpoint stored. Raises RunFolderError, and
         cuts nothing, if a row or an event before that is damaged or missing."""
-        checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
+        checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}")
         for path, schema in zip(self._growing, (ROW, HARDWARE, EVENT), strict=False):
             read_rows(path, schema, sizes.get(path.name, 0))
         for path in self._growing:

@@ -86,7 +86,7 @@ def read_content(path: Path) -> bytes:
         raise RunFolderError(f"cannot read {path} ({error.strerror})") from error
 
 
-def read_object(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+def read_object(path: Path, schema: Mapping[Any, Any]) -> dict[str, Any]:
     return _parsed(read_content(path), schema, str(path))
 
 
@@ -101,11 +101,10 @@ def read_rows(
             f"{path} is damaged: it ends before the last row that the checkpoint counts"
         )
 
-    lines = content[:size].split(b"\n")[:-1]
-    return [
-        _parsed(line, schema, f"line {number} of {path}")
-        for number, line in enumerate(lines, start=1)
-    ]
+    rows = []
+    for line in content[:size].split(b"\n")[:-1]:
+        rows.append(_parsed(line, schema, f"line {len(rows) + 1} of {path}"))
+    return rows
 
 
 def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -113,18 +112,21 @@ def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str,
         parsed = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{source} is damaged: it is not JSON") from error
-    return checked(parsed, schema, source, RunFolderError)
+    return checked(parsed, schema, source)
 
 
 def checked(
-    content: Any, schema: Mapping[str, Any], source: str, error: type[ValueError] = ValueError
+    content: Any, schema: Mapping[Any, Any], source: str, error: type[InputError] = RunFolderError
 ) -> dict[str, Any]:
-    """Return `content` if it is a dict that matches `schema`; it may have more keys.
+    """Return `content` if it is a dict that matches `schema`, a kind as above; it may have more
+    keys.
 
     Raises `error` with one line that names `source` and the first key that does not match.
     """
     if not isinstance(content, dict):
         raise error(f"{source} is damaged: it holds no keys and values")
+    if str in schema:
+        schema = dict.fromkeys(content, schema[str])
     for key, kind in schema.items():
         value = content.get(key, MISSING)
         if not matches(value, kind):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
-from runs.schema import MISSING, RunFolderError, checked, matches, read_object
+from runs.schema import MISSING, matches, read_object
 from runs.statistics import with_error
 from runs.terminal import in_one_line
 from trained.saved_classifier import SCORES
@@ -37,8 +37,7 @@ Scores = dict[str, dict[str, Any]]
 
 def read_results(path: Path) -> dict[str, Any]:
     """The results in one file, by task; none if it does not exist. Raises RunFolderError."""
-    results = read_object(path, {}) if path.exists() else {}
-    return checked(results, dict.fromkeys(results, RESULTS), str(path), RunFolderError)
+    return read_object(path, {str: RESULTS}) if path.exists() else {}
 
 
 def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:

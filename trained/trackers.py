@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runs.run_folder import RunFolder, RunFolderError
+from runs.run_folder import RunFolder
 from runs.schema import checked
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -36,7 +36,7 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
     began = run.about()["began"]
     rows = run.metrics()
     for row in rows:
-        checked(row, {"wall_seconds": float}, str(run.metrics_path), RunFolderError)
+        checked(row, {"wall_seconds": float}, str(run.metrics_path))
     with SummaryWriter(str(folder)) as writer:
         for row in rows:
             for name, value in numbers(row):
