@@ -8,13 +8,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,7 +23,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.callbacks import callbacks_of
 from configs.command_line.command import resolve
 from configs.compiled_code import CACHE_VARIABLE
-from configs.experiment import Configs, configs_of
+from configs.experiment import configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.curves import save_curves
 from runs.files import locked
@@ -41,8 +39,9 @@ settings.load_profile("no deadlines")
 # A job that a shell starts in the background ignores Ctrl-C, and so would the programs that tests
 # start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
+sys.modules.setdefault("torchvision", None)  # as in export.py
 
+SAVE_CURVES = "training.callbacks.reference_losses.save_curves"
 TINY = {
     "device": "cpu",
     "model.d_model": 32,
@@ -69,10 +68,10 @@ def configs_for(corpus, **keys):
 
 def dotted(keys):
     """Keys with dots in place of `__`, and with the text of paths."""
-    return {
-        key.replace("__", "."): str(value) if isinstance(value, Path) else value
-        for key, value in keys.items()
-    }
+    values = {}
+    for key, value in keys.items():
+        values[key.replace("__", ".")] = str(value) if isinstance(value, Path) else value
+    return values
 
 
 def weights(configs):
@@ -140,9 +139,7 @@ def quick_files():
     """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing
     waits for the disk."""
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(
-            "training.callbacks.reference_losses.save_curves", lambda path, *_: path.touch()
-        )
+        context.setattr(SAVE_CURVES, lambda path, *_: path.touch())
         context.setattr("os.fsync", lambda descriptor: None)
         yield
 
@@ -150,7 +147,7 @@ def quick_files():
 @pytest.fixture
 def draws(monkeypatch):
     """Runs of this test draw their curves."""
-    monkeypatch.setattr("training.callbacks.reference_losses.save_curves", save_curves)
+    monkeypatch.setattr(SAVE_CURVES, save_curves)
 
 
 @pytest.fixture
@@ -234,7 +231,7 @@ def refusal(capsys):
 
     def refuse(main, *words, code=2, before=None):
         capsys.readouterr()
-        assert main([str(word) for word in words]) == code
+        assert main([*map(str, words)]) == code
 
         output = capsys.readouterr()
         assert output.err.count("\n") == 1
@@ -250,7 +247,7 @@ def printed(capsys):
 
     def call(main, *words):
         capsys.readouterr()
-        assert main([str(word) for word in words]) == 0
+        assert main([*map(str, words)]) == 0
         return capsys.readouterr().out
 
     return call
@@ -274,8 +271,8 @@ def needed(condition, what):
 @pytest.fixture(scope="session")
 def shakespeare():
     path = os.environ.get(ENVIRONMENT_VARIABLE)
-    needed(bool(path), f"needs the real text: set {ENVIRONMENT_VARIABLE} to its path")
-    return Path(path or "").read_text(encoding="utf-8")
+    needed(path, f"needs the real text: set {ENVIRONMENT_VARIABLE} to its path")
+    return Path(path).read_text(encoding="utf-8")
 
 
 def written(path, text):
@@ -337,16 +334,16 @@ def only_run(logs):
     return RunFolder(path)
 
 
-@dataclass
 class Recording(Callback):
     """Keeps what a training reports, and stops it when asked to."""
 
-    stop_after: float = math.inf  # steps
-    on_row: Callable[["Recording"], Any] = lambda recording: None
-    lines: list[str] = field(default_factory=list)
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
-    samples: list[Any] = field(default_factory=list)
-    wanted: Mapping[str, Any] | None = None  # the requested knobs
+    def __init__(self, stop_after=math.inf, on_row=lambda recording: None):
+        self.stop_after = stop_after  # steps
+        self.on_row = on_row
+        self.lines = []
+        self.rows = []
+        self.samples = []
+        self.wanted = None  # the requested knobs
 
     def stepped(self, trainer, stage):
         trainer.must_stop = trainer.step >= self.stop_after
@@ -365,32 +362,18 @@ class Recording(Callback):
         self.samples.append(samples)
 
 
-@dataclass
-class Trained:
-    configs: Configs
-    run: RunFolder
-    callbacks: Recording
-
-
-def train_in(
-    folder,
-    configs=None,
-    stop_after=math.inf,
-    on_row=lambda recording: None,
-    **keys,
-):
+def train_in(folder, configs=None, stop_after=math.inf, on_row=lambda recording: None, **keys):
     """Train a small model in this process; keyword arguments are keys with `__` in place of the
-    dot."""
+    dot. Returns the configs, the run, and the callbacks' `Recording`."""
     overridden = dotted(keys)
     values = resolve(TINY, overridden)
     configs = configs or configs_of(values)
-    run = RunFolder(folder)
-    run.path.mkdir(parents=True)
+    run = RunFolder.create(folder)
     begin(run, values, configs.data, "a test", overridden)
     recording = Recording(stop_after, on_row)
     trainer = watched(configs, run, recording)
     trainer.train()
-    return Trained(configs, run, recording)
+    return SimpleNamespace(configs=configs, run=run, callbacks=recording)
 
 
 def watched(configs, run, recording=None):
@@ -403,9 +386,8 @@ def watched(configs, run, recording=None):
 
 def check_same_weights(one, other):
     """Two runs have the same weights, bit for bit."""
-    weights = load_weights(one.checkpoints / "last.safetensors")
-    others = load_weights(other.checkpoints / "last.safetensors")
-    torch.testing.assert_close(others, weights, rtol=0, atol=0)
+    weights = [load_weights(run.checkpoints / "last.safetensors") for run in (one, other)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 
 def check_same(one, other):

@@ -54,15 +54,12 @@ class ForkServer:
     def __init__(self, home):
         """`home` is the home folder while the modules are imported, which may write there."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own = {"HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         with theirs:
             number = theirs.fileno()
-            own = {"HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(number)],
-                cwd=ROOT,
-                env=os.environ | own,
-                pass_fds=[number],
-            )
+            command = [sys.executable, "-m", "tests.fork_server", str(number)]
+            environment = os.environ | own
+            self._process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[number])
 
     def start(
         self,
@@ -73,7 +70,6 @@ class ForkServer:
         terminal=False,
         draws=False,
         standard_input=os.devnull,
-        folder=ROOT,
     ):
         """Start `python *arguments` with further variables of the environment.
 
@@ -86,10 +82,9 @@ class ForkServer:
         fds = [out_write, out_write if merged else err_write, status_write]
         request = {
             "arguments": arguments,
-            "environment": {**os.environ, **(environment or {})},
+            "environment": os.environ | (environment or {}),
             "draws": draws,
             "input": standard_input,
-            "folder": str(folder),
         }
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
 
@@ -108,9 +103,8 @@ class Program:
 
     def __init__(self, arguments, out, err, status):
         self.arguments = arguments
-        self.stdout = open(out, encoding="utf-8")  # noqa: SIM115
-        self.stderr = open(err, encoding="utf-8")  # noqa: SIM115
-        self._status = open(status, encoding="utf-8")  # noqa: SIM115
+        files = [open(fd, encoding="utf-8") for fd in (out, err, status)]  # noqa: SIM115
+        self.stdout, self.stderr, self._status = files
         self.pid = int(self._status.readline())
         self.returncode = None
         os.set_blocking(status, False)
@@ -126,7 +120,6 @@ class Program:
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(self.arguments, timeout)
             time.sleep(0.01)
-        assert self.returncode is not None
         return self.returncode
 
     def output(self, code=0):
@@ -188,7 +181,6 @@ def supervise(request, out, err, status):
     for fd in {source, out, err, status}:
         os.close(fd)
 
-    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     # New objects, because the old ones remember which kind of file they wrote to.

@@ -247,7 +247,7 @@ def train_beside(fork_server, tmp_path, corpus_file):
 def browser():
     """A real browser."""
     path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-    needed(path is not None, "needs a browser: apt-get install chromium")
+    needed(path, "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     options = [
