@@ -100,6 +100,7 @@ class Computing(TorchDispatchMode):
         ours = {id(each.inner): each for each in tensors if isinstance(each, OnDevice)}
         may_read = self.readers is None or place() in self.readers
         is_mixed = ours and any(each.dim() for each in tensors if not isinstance(each, OnDevice))
+
         if is_mixed and kind not in COPIES and not (kind is aten.index and may_read):
             raise WrongDevice(f"{func} at {place()} has tensors of both devices")
         is_read = kind in READS or (
@@ -108,6 +109,7 @@ class Computing(TorchDispatchMode):
         to_host = kind in COPIES and (
             kwargs.get("device") == CPU or not isinstance(args[0], OnDevice)
         )
+
         if ours and (is_read or to_host) and not may_read:
             raise HostRead(f"{func} at {place()}")
         is_created = torch.device(kwargs.get("device") or CPU) == DEVICE
@@ -116,12 +118,14 @@ class Computing(TorchDispatchMode):
             lambda each: each.inner if isinstance(each, OnDevice) else each, (args, kwargs)
         )
         result = func(*args, **kwargs)
+
         if is_created or (ours and not to_host):
             return tree_map_only(
                 torch.Tensor,
                 lambda each: ours[id(each)] if id(each) in ours else OnDevice(each),
                 result,
             )
+
         return result
 
 
@@ -133,6 +137,7 @@ def place():
         if path and not name.startswith("<"):
             return path, name
         frame = frame.f_back
+
     return "", ""
 
 

@@ -26,15 +26,18 @@ class Tape(TorchDispatchMode):
         assert func is not torch.ops.aten._local_scalar_dense.default, (
             "a number was read back from the device"
         )
+
         named = {
             argument.name: value
             for argument, value in zip(func._schema.arguments, args, strict=False)
         } | kwargs
+
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._before += [
                     (tensor, tensor.clone()) for tensor in tree_leaves(named.get(argument.name))
                 ]
+
         result = func(*args, **kwargs)
         self.operations.append((func, args, kwargs, result))
         return result
@@ -43,10 +46,13 @@ class Tape(TorchDispatchMode):
     def recorded(self, *, pool, capture_error_mode):
         """In CUDA's default mode, whatever another thread does with CUDA may end the recording."""
         assert capture_error_mode == "thread_local"
+
         self._pool = pool or object()
         self.pools.append(self._pool)
+
         with self:
             yield
+
         with torch.no_grad():
             for tensor, before in reversed(self._before):
                 tensor.copy_(before)

@@ -195,5 +195,6 @@ def test_a_batch_that_breaks_the_contract_is_refused_in_one_line(name, value):
         extras={"segments": ZEROS},
     )
     check_batch(good, batch_size=2, seq_len=8, n_tokens=30)
+
     with one_line(ValueError, name):
         check_batch(good._replace(**{name: value}), batch_size=2, seq_len=8, n_tokens=30)

@@ -35,6 +35,7 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
     assert model.training
 
     fewer = sample(model, PROMPTS, VOCABULARY, 0.15)
+
     for prompt, guesses, others in zip(PROMPTS, samples, fewer, strict=True):
         assert "".join(guess.truth for guess in guesses) == prompt
 
@@ -123,6 +124,7 @@ def test_a_request_without_a_valid_difference_changes_nothing(
     """A wrong one is reported once."""
     user.wanted = wanted
     panel = KnobPanel(user.wanted_knobs)
+
     for _ in range(2):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
 
@@ -157,6 +159,7 @@ def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, use
     assert user.lines == ["cannot write a row; it stays queued (No space left on device)"] * 3
 
     room = 2
+
     with pytest.raises(OSError, match="No space"):
         recorder.state_dict()
 
@@ -239,6 +242,7 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
 
     seconds = {}
     monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_: seconds)
+
     for seconds[1], seconds[2], expected in ((0.95, 1.0, 2), (0.5, 1.0, 1), (1.0, 0.95, 1)):
         choice.begin(trainer)
         assert torch.get_num_threads() == expected

@@ -26,6 +26,7 @@ def test_the_clock_counts_only_training(monkeypatch):
 
     clock.start()
     now[0] = 3.0
+
     with clock.stopped():
         now[0] = 50.0
         assert clock.seconds == 3.0
@@ -36,6 +37,7 @@ def test_the_clock_counts_only_training(monkeypatch):
     now[0] = 60.0
     clock.skip()  # it was paused since the last reading
     assert clock.seconds == 5.0
+
     now[0] = 61.0
     assert clock.seconds == 6.0
 

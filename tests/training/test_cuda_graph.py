@@ -36,9 +36,11 @@ def recordable(configs, kind=CudaGraphs):
     """Let the updates of a training be recorded, as on CUDA. Returns the lines that it reports."""
     update = configs.update
     update.reading_synchronizes = True
+
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
+
     lines = []
     configs.cuda_graphs = kind(update, lines.append)
     return lines
@@ -109,6 +111,7 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     eager, replayed, lines = both(corpus_file, **keys)
     rows = eager.training.all_stages
     stages = rows * N_STEPS
+
     if keys is not RATES:
         stages = [rows[0]] * N_STEPS + [rows[1]] * N_STEPS + [rows[0]] * N_STEPS
 
@@ -116,6 +119,7 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
         sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
         torch.testing.assert_close(others, sums, rtol=0, atol=0)
         assert state_of(eager) == state_of(replayed)
+
     assert not lines
     # each rate has its own graph, and graphs of another length are dropped
     assert len(on_tape) == 3 * 3
@@ -135,6 +139,7 @@ def test_a_users_batches_are_replayed_with_their_masks(corpus_file, on_tape):
         )
         losses.append([float(training_step(STAGE)["loss"]) for _ in range(N_STEPS)])
         assert not lines
+
     assert losses[0] == losses[1]
     assert len(on_tape) == 3
 
@@ -153,8 +158,10 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
     pauses = []
     clock = SimpleNamespace(stopped=lambda: pauses.append(is_recorded(configs)) or nullcontext())
     configs.cuda_graphs.begin(SimpleNamespace(clock=clock, report=print))
+
     for _ in range(2):
         configs.step(STAGE)
+
     assert pauses == [False]  # not recorded yet
     assert is_recorded(configs)
 
@@ -163,6 +170,7 @@ def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(corpus_file, o
     configs = configs_for(corpus_file)
     recordable(configs)
     lines = []
+
     for n_rows, _ in enumerate(warmed_up(configs, lines.append), start=1):
         assert is_recorded(configs)
         assert len(Tape.pools) == n_rows
@@ -182,6 +190,7 @@ def test_loaded_step_counts_are_moved_to_the_device():
 
     loaded.load_state_dict(saved.state_dict())
     assert loaded.state[there]["step"].device.type == "cpu"
+
     trainer = SimpleNamespace(clock=SimpleNamespace(stopped=nullcontext), report=print)
     CudaGraphs(SimpleNamespace(device=there.device, optimizers=[loaded])).begin(trainer)
     assert {value.device.type for value in loaded.state[there].values()} == {"meta"}
@@ -213,6 +222,7 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
 
     update = configs.update
     before = weights(configs)
+
     with torch.no_grad():
         good = configs.network.decoder_bias.clone()
         configs.network.decoder_bias.fill_(torch.nan)
@@ -266,6 +276,7 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     plain = configs_for(corpus_file)
     on_device = configs_for(corpus_file)
     recordable(on_device, Eager)
+
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
         torch.testing.assert_close(weights(plain), weights(on_device), rtol=1e-5, atol=1e-6)
@@ -286,8 +297,10 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
     (line,) = lines
     assert line.startswith("training without CUDA graphs: ")
     assert not is_recorded(other)
+
     for _ in range(EAGER_STEPS + 1):
         step(plain, share=0.5)
+
     # the same windows and masks
     assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)
 
@@ -300,6 +313,7 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
     eager = configs_for(corpus_file, device="cuda", training__cuda_graph=False, **keys)
     replayed = configs_for(corpus_file, device="cuda", **keys)
     lines = recordable(replayed)
+
     for stage in eager.training.all_stages:
         for i in range(N_STEPS):
             sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
@@ -327,7 +341,9 @@ def test_training_goes_on_after_a_recording_that_failed(corpus_file, monkeypatch
     configs = configs_for(corpus_file, device="cuda", model__dropout=0.1)
     lines = ready_to_record(configs)
     monkeypatch.setattr(configs.step.update, "optimize_if", lambda is_finite: is_finite.item())
+
     for _ in range(3):
         assert configs.step(STAGE)["loss"].isfinite()
+
     assert len(lines) == 1
     assert torch.cuda.current_stream() == torch.cuda.default_stream()

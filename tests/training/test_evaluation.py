@@ -40,6 +40,7 @@ def test_at_the_training_length_the_model_sees_each_piece_alone(seq_len):
     model = small_model().eval()
     data = validation(4)
     losses = []
+
     for row, masked in zip(data.windows, data.masked, strict=True):
         for tokens, mask in zip(row.split(seq_len), masked.split(seq_len), strict=True):
             logits = model(tokens.masked_fill(mask, MASK)[None])[mask]

@@ -63,6 +63,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(
     assert update.skipped_in_a_row == 0
     assert not torch.equal(weights(configs), before)
     assert weights(configs).isfinite().all()
+
     for learned in step.source.masker.segmenter.state_dict().values():
         assert learned.isfinite().all()
 
@@ -147,6 +148,7 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
         "training.stages": "[{until: 1.0, seq_len: 1024}]",
     }  # fmt: skip
     words = [f"{key}={value}" for key, value in keys.items()]
+
     with limited(resource.RLIMIT_AS, addresses() + 2**30):
         error = refusal(main, *words, code=1)
 
@@ -162,6 +164,7 @@ def test_a_jump_of_the_system_time_does_not_change_the_budget(train, monkeypatch
     monkeypatch.setattr(time, "time", lambda: now[len(now) % 3] + len(now))
     rows = train(training__max_seconds=0.4, training__evaluations=4).callbacks.rows
     assert len(rows) == 4
+
     for name in ("seconds", "wall_seconds"):
         values = [row[name] for row in rows]
         assert values == sorted(values)

@@ -60,9 +60,11 @@ def test_an_honest_model_on_the_play_reports_its_excess(
     monkeypatch.setattr("data.text.download.URL", "http://127.0.0.1:1/input.txt")
     # without the text, auto is the play
     first, last = train(data__corpus="auto", training__max_steps=40).callbacks.rows
+
     for row in (first, last):
         assert row["corpus"] == "play"
         assert row["excess"] == row["loss.valid"] - row["floor.valid"] > 0
+
     assert last["excess"] < first["excess"]
 
 

@@ -78,6 +78,7 @@ def whole(fork_server, tmp_path_factory, text_file):
 def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(programs, whole):
     process = programs.start()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
     for n_rows, number in enumerate(signals, start=1):
         programs.wait_for_rows(process, n_rows)
         process.send_signal(number)

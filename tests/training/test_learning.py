@@ -34,6 +34,8 @@ def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path
     rows = train(data__corpus=path, model__ngrams=ngrams, **keys).callbacks.rows
 
     entropy = math.log(16)
+
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]
+
     assert rows[-1]["loss.valid"] < entropy + 0.1  # the frequencies, which is all there is to learn

@@ -25,6 +25,7 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
         "loss.train", "accuracy.train", "loss.valid", "loss.valid_stderr", "loss.valid_at_seq_len",
         "accuracy.valid", "grad_norm", "weight_norm", "chars_per_second", "share_of_peak",
     }  # fmt: skip
+
     for row in rows:
         assert row["seconds"] <= row["wall_seconds"]
         assert 0 < row["share_of_peak"] < 1.5

@@ -124,6 +124,7 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
     keys = {"training__optimizer": "noam", "training__learning_rate": 1.0, "model__d_model": 16}
     configs = configs_for(corpus_file, **keys)
     (noam,) = configs.training.optimizer
+
     for step in range(1, 4):
         configs.network(IDS).sum().backward()
         noam.step()
@@ -146,6 +147,7 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
     assert smallest < 0.1 or (values - 0.95).abs().max() < 0.3
 
     expected = u * values[:, None] @ vt
+
     for scale in (1.0, 1e-3):
         updates = orthogonal(scale * matrices.float())
         assert (updates - expected).norm() < 1e-3 * expected.norm()
@@ -171,6 +173,7 @@ def test_muon_agrees_with_pytorchs_own(momentum):
     bfloat16."""
     start = [0.1 * random(24, 24), 0.1 * random(48, 24, seed=1), 0.1 * random(24, 24, seed=2)]
     paths = []
+
     for kind in (Muon, torch.optim.Muon):
         matrices = [nn.Parameter(matrix.clone()) for matrix in start]
         optimizer = kind(matrices, lr=0.02, weight_decay=0.1, momentum=momentum)

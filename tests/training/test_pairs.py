@@ -20,11 +20,13 @@ def topics(generator):
     follows it."""
     letter = "a"
     speeches = []
+
     for _ in range(1_500):
         if generator.random() < 0.05:
             letter = generator.choice("abcdefghijkl")
         letters = generator.choices(letter + letter.upper(), k=generator.randint(16, 30))
         speeches.append("".join(letters))
+
     return speeches
 
 
@@ -80,6 +82,7 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
         f"accuracy.{name}.train",
         f"accuracy.{name}.valid",
     }
+
     for row in trained.callbacks.rows:
         assert expected <= set(row)
 
@@ -98,5 +101,6 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
     # the loss of the pairs trains the head and the segments
     weights = network.state_dict()
     fresh = configs_for(play_file, **objective).network.state_dict()
+
     for part in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
         assert not torch.equal(weights[part], fresh[part])

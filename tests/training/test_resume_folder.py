@@ -133,6 +133,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed,
     assert resume(run) == 0  # now there are two checkpoints
 
     last = run.checkpoints / "last.safetensors"
+
     for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
         damage(last)
         output = printed(main, "--resume", run.path, "training.max_steps=4")

@@ -48,6 +48,7 @@ def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
     gradients, (other,) = gradients_of(configs, [flat])
 
     assert outcome.losses.shape == batch.positions.shape
+
     assert_close(other.losses, outcome.losses.flatten(), rtol=1e-4, atol=1e-5)
     assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
 
@@ -82,11 +83,14 @@ def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_fi
 
     gradients, _ = gradients_of(configs, configs.step.draw(STAGE))
     copies = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients]
+
     for copy, gradient in zip(copies, gradients, strict=True):
         copy.grad = gradient
+
     norm = torch.nn.utils.clip_grad_norm_(copies, 1e-3)  # changes `gradients`
 
     assert norm > 1e-3
     assert any(weight.grad.is_sparse for weight in configs.network.parameters())
     assert torch.allclose(configs.update.clip(), norm)
+
     assert_close(dense_gradients(configs), gradients, rtol=1e-4, atol=1e-9)

@@ -49,6 +49,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
 
     losses, _ = result.outcomes
     n_chars = 0
+
     for token in validation.windows[validation.masked].tolist():
         # the characters that begin in the token: all but bytes inside of one
         n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[token])
