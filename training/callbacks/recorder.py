@@ -1,6 +1,5 @@
 """Writes a run into its folder: rows, events, the best weights, and checkpoints."""
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -27,23 +26,21 @@ class Recorder(Callback):
         self.environment = environment
         self.best_path = run.checkpoints / "best.safetensors"
         self.best: Callable[[Path], None] | None = None  # writes the best weights; None: written
-        self.waiting: deque[Callable[[], None]] = deque()  # write rows and events, in order
+        self.waiting: list[Callable[[], None]] = []  # write rows and events, in order
         # the end of the program waits for it
         self.thread = ThreadPoolExecutor(1) if in_background else None
         self.saving: Future[None] | None = None
         self.what = ""  # is being saved
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
-        with reporting_os_errors(trainer.report, "a row; it stays queued"):
-            self._write(partial(self.run.append_metrics, dict(row)))
+        self._queue(partial(self.run.append_metrics, dict(row)), "a row", trainer.report)
         if best is not None:
             self._finish(trainer.report)
             self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
             self._begin(self._save_best, "the best weights; will try again", trainer.report)
 
     def changed(self, trainer: Trainer, event: Mapping[str, Any]) -> None:
-        with reporting_os_errors(trainer.report, "an event; it stays queued"):
-            self._write(partial(self.run.append_event, dict(event)))
+        self._queue(partial(self.run.append_event, dict(event)), "an event", trainer.report)
 
     def save(
         self, trainer: Trainer, weights: Weights, state: dict[str, Any], is_last: bool
@@ -72,12 +69,16 @@ class Recorder(Callback):
         state["callbacks"]["run"] = self.state_dict()
         return partial(save_last, self.run.checkpoints, self.writer(weights, state))
 
-    def _write(self, *writes: Callable[[], None]) -> None:
+    def _queue(self, write: Callable[[], None], what: str, report: Report) -> None:
+        self.waiting.append(write)
+        with reporting_os_errors(report, f"{what}; it stays queued"):
+            self._write()
+
+    def _write(self) -> None:
         """Write in order what waits, each row exactly once. If that raises OSError, the rest waits."""
-        self.waiting.extend(writes)
         while self.waiting:
             self.waiting[0]()
-            self.waiting.popleft()
+            del self.waiting[0]
 
     def _save_best(self) -> None:
         if self.best is not None:
