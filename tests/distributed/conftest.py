@@ -1,19 +1,13 @@
 """Runs with several processes, started as torchrun starts them."""
 
 import os
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-from runs.run_folder import RunFolder
 from tests.conftest import config_file, only_run, until
-from tests.fork_server import ForkServer, Program
 
 KEYS = {"training.chars_per_step": 1024, "checkpoint.every_seconds": 1e6}
 
@@ -22,18 +16,18 @@ class Launcher:
     """Starts the processes of a run by forking, which takes milliseconds; torchrun itself takes
     seconds."""
 
-    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
+    def __init__(self, fork_server, folder, corpus):
         self.fork_server = fork_server
         self.folder = folder
         self.corpus = corpus
-        self.started: list[Program | subprocess.Popen] = []
-        self.stores: list[dist.TCPStore] = []
+        self.started = []
+        self.stores = []
 
-    def config(self, **keys: Any) -> str:
+    def config(self, **keys):
         """Write a file of keys; `__` stands for a dot."""
         return config_file(self.folder, KEYS | {"data.corpus": self.corpus} | keys)
 
-    def start(self, n: int, *arguments: str, attempt: int = 0) -> list[Program]:
+    def start(self, n, *arguments, attempt=0):
         """Start `n` processes of a program, for the first time or, as torchrun does after a
         failure, again."""
         environment = self.environment(n, attempt) if n > 1 else {}
@@ -46,7 +40,7 @@ class Launcher:
         self.started += programs
         return programs
 
-    def environment(self, n: int, attempt: int) -> dict[str, str]:
+    def environment(self, n, attempt):
         """What torchrun sets for `n` processes, except for their ranks."""
         return {
             "MASTER_ADDR": "127.0.0.1",
@@ -58,14 +52,14 @@ class Launcher:
             "TORCHELASTIC_RESTART_COUNT": str(attempt),
         }
 
-    def new_store(self) -> int:
+    def new_store(self):
         """The port of a new store, as torchrun has one."""
         self.stores.append(
             dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
         )
         return self.stores[-1].port
 
-    def start_long(self, *program: str) -> list[Program]:
+    def start_long(self, *program):
         """Start a run of two processes without end, which saves all the time. Waits for its second
         checkpoint."""
         keys = {
@@ -77,20 +71,20 @@ class Launcher:
         self.until("logs/mlm/*/checkpoints/previous.safetensors")
         return programs
 
-    def until(self, pattern: str) -> None:
+    def until(self, pattern):
         """Wait for a file in the folder, as long as all processes live."""
 
-        def is_there() -> object:
+        def is_there():
             assert all(process.poll() is None for process in self.started), "a process has ended"
             return list(self.folder.glob(pattern))
 
         until(is_there, 120)
 
-    def only_run(self) -> RunFolder:
+    def only_run(self):
         """The one run in the folder."""
         return only_run(self.folder / "logs")
 
-    def run(self, n: int, *arguments: str, **options: Any) -> list[str]:
+    def run(self, n, *arguments, **options):
         """Start processes and wait for them. Returns their outputs; all must end with exit code 0."""
         programs = self.start(n, *arguments, **options)
         codes = [program.wait(120) for program in programs]
@@ -100,7 +94,7 @@ class Launcher:
 
 
 @pytest.fixture
-def launcher(fork_server: ForkServer, tmp_path: Path, corpus_file: Path) -> Iterator[Launcher]:
+def launcher(fork_server, tmp_path, corpus_file):
     launched = Launcher(fork_server, tmp_path, corpus_file)
     yield launched
     for program in launched.started:

@@ -10,7 +10,6 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 
 import torch
@@ -26,33 +25,33 @@ from training.loop import Trainer
 from training.step import TrainingStep
 
 
-def no_checkpoint(*arguments: object) -> None:
+def no_checkpoint(*arguments):
     raise CheckpointError("no checkpoint")
 
 
-def no_memory(*arguments: object) -> None:
+def no_memory(*arguments):
     raise MemoryError
 
 
-def reversed_text(name: str, text: str, *automaton: object) -> Corpus:
+def reversed_text(name, text, *automaton):
     return from_text(name, text[::-1])
 
 
-def hang(*arguments: object) -> None:
+def hang(*arguments):
     threading.Event().wait()
 
 
-def slow(function: Callable) -> Callable:
+def slow(function):
     """A function that takes longer than an exchange of tensors may."""
 
-    def slowly(*arguments: object, **keywords: object) -> object:
+    def slowly(*arguments, **keywords):
         time.sleep(1.2 * processes.TIMEOUT.total_seconds())
         return function(*arguments, **keywords)
 
     return slowly
 
 
-def once(path: object) -> None:
+def once(path):
     """Fail as a full disk does, then no more."""
     saving.flush = flush
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -6,11 +6,9 @@ CONFIG`.
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,7 +26,7 @@ from training.schedule import Stage
 
 
 @contextmanager
-def connected(config: str) -> Iterator[Any]:
+def connected(config):
     """The connected processes, and the config tree of this one."""
     values = parse(["--config", config]).values
     with together(values) as group:
@@ -37,11 +35,11 @@ def connected(config: str) -> Iterator[Any]:
         yield group, configs
 
 
-def all_whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+def all_whole(model):
     return {name: whole(weight) for name, weight in model.state_dict().items()}
 
 
-def gradients(config: str, out: str) -> None:
+def gradients(config, out):
     """Write the loss and the gradients of one step."""
     with connected(config) as (group, configs):
         model, update = configs.network, configs.update
@@ -67,7 +65,7 @@ def gradients(config: str, out: str) -> None:
             torch.save({"loss": loss, **found}, Path(out))
 
 
-def muon(config: str, out: str) -> None:
+def muon(config, out):
     """Write the weights after two updates by Muon, and the new memory of the last one, in bytes."""
     with connected(config) as (group, configs):
         model, (_, optimizer, *_) = configs.network, configs.update.optimizers
@@ -87,7 +85,7 @@ class NewTensors(TorchDispatchMode):
     """Counts the bytes of the tensors that operations make, whichever thread frees them; `peak` is
     the largest sum."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.live, self.peak = WeakIdKeyDictionary(), 0  # `live` is used as a set of storages
 
@@ -109,14 +107,14 @@ class NewTensors(TorchDispatchMode):
         return result
 
 
-def new_memory(function: Callable[[], Any]) -> int:
+def new_memory(function):
     """The largest sum of the tensors that a function allocates, at any moment, in bytes."""
     with NewTensors() as counted:
         function()
     return counted.peak
 
 
-def weights(config: str, out: str) -> None:
+def weights(config, out):
     """Write the weights that training begins with."""
     with connected(config) as (group, configs):
         found = all_whole(configs.network)
@@ -124,7 +122,7 @@ def weights(config: str, out: str) -> None:
             torch.save(found, Path(out))
 
 
-def memory(config: str, out: str) -> None:
+def memory(config, out):
     """Write the new memory of building the model and of saving a checkpoint, in bytes, the tensors
     that the checkpoint must hold, and the checkpoint beside them."""
     with connected(config) as (group, configs):
@@ -133,7 +131,7 @@ def memory(config: str, out: str) -> None:
         trainer, path = configs.trainer, Path(out).with_suffix(".safetensors")
         trainer.training_step(Stage(1.0, 32, 0.15))
 
-        def save() -> None:
+        def save():
             content = Content.of(trainer.weights(), trainer.state_dict())
             if group.is_first:
                 save_together(content, group, path)
@@ -148,7 +146,7 @@ def memory(config: str, out: str) -> None:
             torch.save((n_built, n_saved, expected), Path(out))
 
 
-def not_finite(config: str) -> None:
+def not_finite(config):
     """Train while the loss of the last process is NaN in one step.
 
     Prints a hash of the weights and the largest number of steps that were skipped in a row.

@@ -12,7 +12,6 @@ import pytest
 
 from configs.compiled_code import CACHE_VARIABLE
 from distributed.processes import HANGS, LOST
-from tests.distributed.conftest import Launcher
 from training.checkpoint import load_checkpoint, load_last
 
 PROGRAM = "tests/distributed/faulty.py"
@@ -21,9 +20,7 @@ on_linux = pytest.mark.skipif(
 )
 
 
-def check_errors(
-    launcher: Launcher, fault: str, codes: list[int], *patterns: str, **keys: object
-) -> None:
+def check_errors(launcher, fault, codes, *patterns, **keys):
     """The exit codes and the errors of two processes, of which the second has a fault."""
     programs = launcher.start(2, PROGRAM, fault, "--config", launcher.config(**keys))
     assert [program.wait(120) for program in programs] == codes

@@ -3,7 +3,6 @@ data."""
 
 import os
 import signal
-from typing import Any
 
 import pytest
 import torch
@@ -11,11 +10,11 @@ import torch
 from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
 from tests.conftest import configs_for, only_run
-from tests.distributed.conftest import KEYS, Launcher
+from tests.distributed.conftest import KEYS
 from training.checkpoint import load_weights
 
 
-def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
+def trained(launcher, parts, **keys):
     """The weights of a run in `parts`: the number of processes, the last step, and
     training.parallel of each."""
     launcher.folder.mkdir()

@@ -23,20 +23,20 @@ H200 = 989e12  # operations per second
 MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]
 
 
-def recorded(name: str, row: str, column: str) -> float:
+def recorded(name, row, column):
     table = json.loads((RECORDED / f"{name}.json").read_text())["table"]
     return float(next(each for each in table if each[""] == row)[column].replace(",", ""))
 
 
-def operations(n_layers: int, d: int, d_ff: int, length: int) -> float:
+def operations(n_layers, d, d_ff, length):
     return 3 * n_layers * (2 * (4 * d**2 + 3 * d * d_ff) + 4 * length * d)
 
 
-def weights(n_layers: int, d: int, d_ff: int, _: int) -> int:
+def weights(n_layers, d, d_ff, _):
     return n_layers * (4 * d**2 + 3 * d * d_ff)
 
 
-def says(*figures: str) -> None:
+def says(*figures):
     assert [figure for figure in figures if figure not in PAGE] == []
 
 

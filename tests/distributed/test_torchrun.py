@@ -21,7 +21,6 @@ from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
 from tests.conftest import TINY, one_line, only_run, until
-from tests.distributed.conftest import Launcher
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
@@ -90,7 +89,7 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
 
 
 @pytest.fixture
-def started(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def started(launcher, monkeypatch):
     """As if torchrun had started 8 processes on this machine."""
     for name, value in launcher.environment(8, attempt=0).items():
         monkeypatch.setenv(name, value)
@@ -158,7 +157,7 @@ def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(
 class Touch:
     """Creates a file when it is unpickled."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path):
         self.path = path
 
     def __reduce__(self):

@@ -1,8 +1,5 @@
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from configs.experiment import configs_of
 from model import MaskedLanguageModel, ModernEncoder
@@ -10,7 +7,7 @@ from model import MaskedLanguageModel, ModernEncoder
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
 
 
-def built(architecture: str, keys: Mapping[str, Any]) -> Any:
+def built(architecture, keys):
     """The model of an architecture by its name, for 30 tokens."""
     torch.manual_seed(0)
     configs = configs_of({"model.architecture": architecture, **keys})
@@ -18,7 +15,7 @@ def built(architecture: str, keys: Mapping[str, Any]) -> Any:
     return configs.model.architecture.eval()
 
 
-def small_model(**sizes: Any) -> MaskedLanguageModel:
+def small_model(**sizes):
     """A model whose output projections and tables are not zero, as if it had been trained."""
     torch.manual_seed(0)
     model = MaskedLanguageModel(
@@ -32,7 +29,7 @@ def small_model(**sizes: Any) -> MaskedLanguageModel:
     return model
 
 
-def model_of(logits_of: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
+def model_of(logits_of):
     """A model whose logits are a function of the inputs and the positions."""
     model = nn.Module()
     model.forward = logits_of

@@ -5,12 +5,11 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from model.labml_transformer import LabmlTransformer
 from tests.model.conftest import INPUTS, built
 
 
 @pytest.fixture
-def model() -> LabmlTransformer:
+def model():
     return built("labml_nn", {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2})
 
 

@@ -8,12 +8,12 @@ from tests.model.conftest import INPUTS, small_model
 
 
 @pytest.fixture
-def model() -> MaskedLanguageModel:
+def model():
     return small_model(n_heads=4).eval()
 
 
 @pytest.mark.parametrize("changed", [0, 9, 11, 19])
-def test_the_model_is_bidirectional(model, changed: int):
+def test_the_model_is_bidirectional(model, changed):
     """Changing a character on either side of a position changes its logits, but not those of other
     windows."""
     other = INPUTS.clone()

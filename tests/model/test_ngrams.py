@@ -8,7 +8,7 @@ N_TOKENS, MASK = 30, 29
 INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed(0))
 
 
-def embedding(ngrams=NGRAMS, n_rows: int = 1_000, n_parts: int = 1) -> NgramEmbedding:
+def embedding(ngrams=NGRAMS, n_rows=1_000, n_parts=1):
     """With rows that differ from each other, as if it had been trained."""
     module = NgramEmbedding(
         n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows, n_parts=n_parts
@@ -20,7 +20,7 @@ def embedding(ngrams=NGRAMS, n_rows: int = 1_000, n_parts: int = 1) -> NgramEmbe
 @pytest.mark.parametrize(
     ("n_rows", "n_parts"), [(1, 1), (10, 1), (1_000, 1), (2**20, 1), (1_000, 2)]
 )
-def test_the_vectors_are_those_of_a_plain_loop(n_rows: int, n_parts: int):
+def test_the_vectors_are_those_of_a_plain_loop(n_rows, n_parts):
     """Windows that contain [MASK]; the symbol after the last token lies beyond their borders."""
     inputs = INPUTS.clone()
     inputs[0, 2:5] = MASK
@@ -43,7 +43,7 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows: int, n_parts: int):
 
 
 @pytest.mark.parametrize("n_tokens", [30, 100_000])
-def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
+def test_ngrams_are_spread_evenly_over_the_rows(n_tokens):
     n_rows = 1_000
     module = NgramEmbedding(n_tokens=n_tokens, d_model=2, ngrams=NGRAMS, n_rows=n_rows)
     rows = module.rows(
@@ -70,7 +70,7 @@ def test_no_ngram_has_the_character_itself_and_none_occurs_twice():
 
 
 @pytest.mark.parametrize("longest", [2, 3, 4])
-def test_both_halves_of_the_ngrams_have_as_many_of_each_length(longest: int):
+def test_both_halves_of_the_ngrams_have_as_many_of_each_length(longest):
     lengths = [len(ngram) for ngram in NGRAMS if len(ngram) <= longest]
     assert sorted(lengths[: len(lengths) // 2]) == sorted(lengths[len(lengths) // 2 :])
 

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from model import MaskedLanguageModel
 from model.ngrams import NGRAMS, NgramEmbedding
 from tests.model.conftest import small_model
 
@@ -20,7 +18,7 @@ STARTS = [12 * i for i in range(len(TEXTS))]
 
 
 @pytest.fixture(params=["no n-grams", "n-grams", "sparse n-grams"])
-def model(request: pytest.FixtureRequest) -> MaskedLanguageModel:
+def model(request):
     ngrams = None
     if request.param != "no n-grams":
         ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997, n_parts=2)
@@ -28,7 +26,7 @@ def model(request: pytest.FixtureRequest) -> MaskedLanguageModel:
     return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
 
-def gradients(model: MaskedLanguageModel, losses: list[Tensor]) -> dict[str, Tensor]:
+def gradients(model, losses):
     model.zero_grad()
     torch.stack(losses).sum().backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}

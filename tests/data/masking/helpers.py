@@ -3,7 +3,7 @@
 import torch
 
 from data.masking import Corruption, Masker
-from data.masking.segmenters import Segmenter, Units
+from data.masking.segmenters import Segmenter
 from data.masking.units import CorpusUnits
 from data.vocabulary import Vocabulary
 
@@ -11,15 +11,15 @@ CPU = torch.device("cpu")
 N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22  # a vocabulary of 20 characters and three special tokens
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def text(*shape: int, high: int = N_CHARS) -> torch.Tensor:
+def text(*shape, high=N_CHARS):
     return torch.randint(high, shape, generator=generator(1))
 
 
-def masker_of(corpus: str, segmenter: Segmenter, **settings) -> tuple[Masker, torch.Tensor]:
+def masker_of(corpus, segmenter, **settings):
     """A masker for a text, and the text's ids."""
     vocabulary = Vocabulary(corpus)
     weights = torch.zeros(vocabulary.n_tokens)
@@ -29,7 +29,7 @@ def masker_of(corpus: str, segmenter: Segmenter, **settings) -> tuple[Masker, to
     return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(corpus)
 
 
-def units_of(*lengths_and_weights: tuple[int, float]) -> CorpusUnits:
+def units_of(*lengths_and_weights):
     lengths, weights = zip(*lengths_and_weights, strict=True)
     ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int()
     return CorpusUnits(ids, torch.tensor(weights))
@@ -40,10 +40,10 @@ class Fresh(Segmenter):
 
     allows_static_masks = False
 
-    def __init__(self, n_chars: int):
+    def __init__(self, n_chars):
         self.times_masked = torch.zeros(n_chars)
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(self, offsets, generator, progress):
         return offsets, 1 / (1 + self.times_masked[offsets])
 
     def observe(self, offsets, losses):
@@ -56,7 +56,7 @@ class Fresh(Segmenter):
         self.times_masked = state["times_masked"].to(self.times_masked.device)
 
 
-def chi_square(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
+def chi_square(counts, probabilities):
     """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4
     for equal ones."""
     expected = probabilities.double() * counts.sum()
@@ -67,5 +67,5 @@ def chi_square(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
     return float((statistic - freedom) / (2 * freedom) ** 0.5)
 
 
-def within_four_standard_errors(count: int, n: int, share: float) -> bool:
+def within_four_standard_errors(count, n, share):
     return abs(count / n - share) < 4 * (share * (1 - share) / n) ** 0.5

@@ -18,9 +18,7 @@ from tests.data.masking.helpers import (
 )
 
 
-def masker(
-    weights: torch.Tensor | None = None, randomize_prob=0.1, no_change_prob=0.1, **settings
-) -> Masker:
+def masker(weights=None, randomize_prob=0.1, no_change_prob=0.1, **settings):
     weights = torch.cat([torch.ones(N_CHARS), torch.zeros(3)]) if weights is None else weights
     corruption = Corruption(
         mask_token=MASK,
@@ -31,7 +29,7 @@ def masker(
     return Masker(corruption, **{"segmenter": Characters(), "seed": 0, "device": CPU, **settings})
 
 
-def offsets(tokens: torch.Tensor) -> torch.Tensor:
+def offsets(tokens):
     return torch.arange(tokens.numel()).view(tokens.shape)
 
 

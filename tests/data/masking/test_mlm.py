@@ -5,7 +5,7 @@ from data.masking import MLM, IndependentMasker
 from tests.data.masking.helpers import CLS, MASK, N_CHARS, PAD, text, within_four_standard_errors
 
 
-def mlm(**changes) -> MLM:
+def mlm(**changes):
     """An MLM after PyTorch's generator is seeded."""
     torch.manual_seed(0)
     settings = {

@@ -39,7 +39,7 @@ def test_spans_begin_equally_often_everywhere():
     assert (begins / begins.mean() - 1).abs().max() < 0.05
 
 
-def adaptive(text: str) -> AdaptiveUnits:
+def adaptive(text):
     segmenter = STRATEGIES["adaptive"](text)
     assert isinstance(segmenter, AdaptiveUnits)
     return segmenter
@@ -88,7 +88,7 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     assert (units[:, 0] == units[:, 1]).all()
 
 
-def order_of(segmenter, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def order_of(segmenter, offsets):
     units, weights = segmenter(offsets, generator(), 0.0)
     return sampling_order(units, weights, torch.rand(offsets.shape, generator=generator(1)))
 

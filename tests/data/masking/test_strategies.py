@@ -19,7 +19,7 @@ from tests.data.masking.helpers import generator, masker_of
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n"
 
 
-def pieces(segmenter, text: str) -> list[str]:
+def pieces(segmenter, text):
     assert isinstance(segmenter, CorpusUnits)
     lengths = torch.unique_consecutive(segmenter.unit_of, return_counts=True)[1].tolist()
     assert sum(lengths) == len(text)
@@ -27,7 +27,7 @@ def pieces(segmenter, text: str) -> list[str]:
     return [text[end - n : end] for n, end in zip(lengths, ends, strict=True)]
 
 
-def weight_of(segmenter, text: str) -> dict[str, float]:
+def weight_of(segmenter, text):
     return dict(zip(pieces(segmenter, text), segmenter.weights.tolist(), strict=True))
 
 
@@ -153,7 +153,7 @@ CASES = {
 }
 
 
-def names_in(text: str) -> list[str]:
+def names_in(text):
     return re.findall(names_pattern(text), text)
 
 

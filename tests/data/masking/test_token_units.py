@@ -8,7 +8,7 @@ from configs.masking import segmenter_of
 from data.batch import IGNORED_LABEL
 from data.corpus import Corpus, CorpusError
 from data.masking import n_masked_in
-from data.masking.segmenters import Characters, Segmenter
+from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES, units_of
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Spans
@@ -144,17 +144,17 @@ OFFSETS = torch.randint(
 ) + torch.arange(192)
 
 
-def numbered(units: torch.Tensor) -> torch.Tensor:
+def numbered(units):
     """Units numbered from 0 in each window."""
     return torch.nn.functional.pad((units.diff(dim=1) != 0).cumsum(1), (1, 0))
 
 
-def draw(segmenter: Segmenter) -> tuple[torch.Tensor, torch.Tensor]:
+def draw(segmenter):
     return segmenter(OFFSETS, torch.Generator().manual_seed(0), 0.0)
 
 
 @pytest.mark.parametrize("name", ["whole_word", "entity", "frequency", "syntax", "contextual"])
-def test_windows_are_cut_as_the_whole_text_is(name: str):
+def test_windows_are_cut_as_the_whole_text_is(name):
     whole = STRATEGIES[name](STORED)
     assert isinstance(whole, CorpusUnits)
     (units, weights), (expected, expected_weights) = (
@@ -168,7 +168,7 @@ def test_windows_are_cut_as_the_whole_text_is(name: str):
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"adaptive"}))
-def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name: str):
+def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name):
     units, weights = draw(
         for_stored_text(STRATEGIES[name](STORED[:20_000]), STORED_IDS, CHARACTERS)
     )
