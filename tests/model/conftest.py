@@ -18,11 +18,8 @@ def built(architecture, keys):
 def small_model(**sizes):
     """A model whose output projections and tables are not zero, as if it had been trained."""
     torch.manual_seed(0)
-    model = MaskedLanguageModel(
-        ModernEncoder(
-            **{"n_tokens": 30, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 16, **sizes}
-        )
-    )
+    defaults = {"n_tokens": 30, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 16}
+    model = MaskedLanguageModel(ModernEncoder(**defaults | sizes))
     for name, parameter in model.named_parameters():
         if name.endswith(("output.weight", "table.weight")):
             nn.init.normal_(parameter, std=0.2)

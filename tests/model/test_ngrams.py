@@ -4,15 +4,15 @@ import torch
 from model import ModernEncoder
 from model.ngrams import NGRAMS, NgramEmbedding
 
-N_TOKENS, MASK = 30, 29
+N_TOKENS = 30
+MASK = 29
 INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed(0))
 
 
-def embedding(ngrams=NGRAMS, n_rows=1_000, n_parts=1):
+def embedding(**settings):
     """With rows that differ from each other, as if it had been trained."""
-    module = NgramEmbedding(
-        n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows, n_parts=n_parts
-    )
+    defaults = {"n_tokens": N_TOKENS, "d_model": 4, "ngrams": NGRAMS, "n_rows": 1_000}
+    module = NgramEmbedding(**defaults | settings)
     torch.nn.init.normal_(module.table.weight, generator=torch.Generator().manual_seed(1))
     return module
 
@@ -44,13 +44,10 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows, n_parts):
 
 @pytest.mark.parametrize("n_tokens", [30, 100_000])
 def test_ngrams_are_spread_evenly_over_the_rows(n_tokens):
-    n_rows = 1_000
-    module = NgramEmbedding(n_tokens=n_tokens, d_model=2, ngrams=NGRAMS, n_rows=n_rows)
-    rows = module.rows(
-        torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0))
-    )
-    counts = rows[:, 4:-4].flatten().bincount(minlength=n_rows)
-    assert len(counts) == n_rows
+    tokens = torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0))
+    rows = embedding(n_tokens=n_tokens).rows(tokens)
+    counts = rows[:, 4:-4].flatten().bincount()
+    assert len(counts) == 1_000
     assert counts.min() > 0
     assert counts.max() < 3 * counts.float().mean()
 
@@ -58,9 +55,10 @@ def test_ngrams_are_spread_evenly_over_the_rows(n_tokens):
 def test_few_ngrams_share_a_row_if_there_are_many_rows():
     # every bigram, each in a window
     pairs = torch.cartesian_prod(torch.arange(N_TOKENS), torch.arange(N_TOKENS))
+    windows = torch.cat([pairs, pairs[:, :1]], dim=1)
     for n_rows, n_distinct in ((10**6, 0.99 * N_TOKENS**2), (100, 99)):
         for ngram, column in (((-2, -1), 2), ((1, 2), 0)):
-            rows = embedding([ngram], n_rows).rows(torch.cat([pairs, pairs[:, :1]], dim=1))
+            rows = embedding(ngrams=[ngram], n_rows=n_rows).rows(windows)
             assert n_distinct <= len(rows[:, column].unique()) <= min(n_rows, N_TOKENS**2)
 
 
@@ -95,7 +93,8 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     sparse, dropout, n_rows, n_parts
 ):
     module = embedding(n_rows=n_rows, n_parts=n_parts)
-    module.table.sparse, module.dropout = sparse, dropout
+    module.table.sparse = sparse
+    module.dropout = dropout
     target = torch.randn(3, 9, 4, generator=torch.Generator().manual_seed(2))
     torch.manual_seed(0)
     vectors = module(INPUTS)
@@ -113,6 +112,6 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     # whatever the size of the table
     assert not sparse or gradient._nnz() == len(module.rows(INPUTS).unique())
     assert (weights == 0).any() == bool(dropout)
-    assert torch.allclose(
-        module.eval()(INPUTS), embedding(n_rows=n_rows, n_parts=n_parts)(INPUTS), atol=1e-5
-    )
+    module.eval()
+    without_dropout = embedding(n_rows=n_rows, n_parts=n_parts)
+    assert torch.allclose(module(INPUTS), without_dropout(INPUTS), atol=1e-5)

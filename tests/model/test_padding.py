@@ -26,8 +26,12 @@ def model(request):
     return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
 
-def gradients(model, losses):
+def gradients(model, logits):
+    """The gradients of a loss on the `logits` of each text."""
     model.zero_grad()
+    losses = []
+    for text, row in zip(TEXTS, logits, strict=True):
+        losses.append(F.cross_entropy(row, (text * 3 + 1) % N_TOKENS, reduction="sum"))
     torch.stack(losses).sum().backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
@@ -60,22 +64,10 @@ def test_neither_does_it_with_positions(model):
 
 def test_nor_the_gradients(model):
     model = model.double()
-    targets = [(text * 3 + 1) % N_TOKENS for text in TEXTS]
     logits = model(IDS, attention_mask=MASK).view(*IDS.shape, -1)
-    padded = gradients(
-        model,
-        [
-            F.cross_entropy(row[: len(t)], t, reduction="sum")
-            for row, t in zip(logits, targets, strict=True)
-        ],
-    )
-    alone = gradients(
-        model,
-        [
-            F.cross_entropy(model(x[None]), t, reduction="sum")
-            for x, t in zip(TEXTS, targets, strict=True)
-        ],
-    )
+    padded = gradients(model, [row[:n] for row, n in zip(logits, LENGTHS, strict=True)])
+    alone = gradients(model, [model(text[None]) for text in TEXTS])
+
     assert padded.keys() == alone.keys()
     for name, gradient in alone.items():
         if gradient.is_sparse:

@@ -4,7 +4,7 @@ import torch
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
-from data.masking.units import AdaptiveUnits, Mixture, Spans
+from data.masking.units import Mixture, Spans
 from tests.data.masking.helpers import chi_square, generator, units_of, within_four_standard_errors
 
 
@@ -39,15 +39,9 @@ def test_spans_begin_equally_often_everywhere():
     assert (begins / begins.mean() - 1).abs().max() < 0.05
 
 
-def adaptive(text):
-    segmenter = STRATEGIES["adaptive"](text)
-    assert isinstance(segmenter, AdaptiveUnits)
-    return segmenter
-
-
 def test_adaptive_units_move_weight_to_what_is_hard():
     text = "easy hard " * 50
-    segmenter = adaptive(text)
+    segmenter = STRATEGIES["adaptive"](text)
     offsets = torch.arange(len(text))
     losses = torch.where(offsets % 10 >= 5, 3.0, 0.1)  # the second word of each pair
     for _ in range(100):
@@ -55,14 +49,14 @@ def test_adaptive_units_move_weight_to_what_is_hard():
     _, weights = segmenter(offsets[None], generator(), 0.0)
     assert weights[0, text.index("hard")] > 2.5
     assert weights[0, text.index("easy")] < 0.2
-    again = adaptive(text)
+    again = STRATEGIES["adaptive"](text)
     again.load_state_dict(segmenter.state_dict())
     assert torch.equal(again.means, segmenter.means)
 
 
 def test_adaptive_units_do_not_change_types_that_were_not_seen():
     """And units without any loss are still drawn."""
-    segmenter = adaptive("one two " * 10)
+    segmenter = STRATEGIES["adaptive"]("one two " * 10)
     segmenter.observe(torch.arange(3), torch.full((3,), 9.0))
     _, weights = segmenter(torch.arange(80)[None], generator(), 0.0)
     assert weights[0, 0] == pytest.approx(1 + 0.05 * 8)
@@ -110,12 +104,9 @@ def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
         *whole, last = dict.fromkeys(taken)
         for unit in whole:
             assert taken.count(unit) == int((segmenter.unit_of == unit).sum())
-        first, length = (
-            int((segmenter.unit_of == last).nonzero()[0]),
-            int((segmenter.unit_of == last).sum()),
-        )
-        ranks = row[-taken.count(last) :] - first
-        assert ((ranks.diff() - 1) % length == 0).all()  # one after the other, in a circle
+        n_last = int((segmenter.unit_of == last).sum())
+        # one after the other, in a circle
+        assert ((row[-taken.count(last) :].diff() - 1) % n_last == 0).all()
 
 
 def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
