@@ -8,8 +8,14 @@ import pytest
 import torch.distributed as dist
 
 from tests.conftest import config_file, only_run, until
+from training.checkpoint import load_weights
 
 KEYS = {"training.chars_per_step": 1024, "checkpoint.every_seconds": 1e6}
+WITHOUT_END = {
+    "training__max_steps": 1_000_000,
+    "checkpoint__every_seconds": 0.3,
+    "training__evaluations": 1,
+}
 
 
 class Launcher:
@@ -31,12 +37,10 @@ class Launcher:
         """Start `n` processes of a program, for the first time or, as torchrun does after a
         failure, again."""
         environment = self.environment(n, attempt) if n > 1 else {}
-        programs = [
-            self.fork_server.start(
-                list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            )
-            for rank in range(n)
-        ]
+        programs = []
+        for rank in map(str, range(n)):
+            own = environment | {"RANK": rank, "LOCAL_RANK": rank}
+            programs.append(self.fork_server.start(list(arguments), own))
         self.started += programs
         return programs
 
@@ -54,20 +58,15 @@ class Launcher:
 
     def new_store(self):
         """The port of a new store, as torchrun has one."""
-        self.stores.append(
-            dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
-        )
-        return self.stores[-1].port
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
+        self.stores.append(store)
+        return store.port
 
     def start_long(self, *program):
         """Start a run of two processes without end, which saves all the time. Waits for its second
         checkpoint."""
-        keys = {
-            "training__max_steps": 1_000_000,
-            "checkpoint__every_seconds": 0.3,
-            "training__evaluations": 1,
-        }
-        programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
+        config = self.config(**WITHOUT_END)
+        programs = self.start(2, *(program or ["experiment.py"]), "--config", config)
         self.until("logs/mlm/*/checkpoints/previous.safetensors")
         return programs
 
@@ -84,13 +83,21 @@ class Launcher:
         """The one run in the folder."""
         return only_run(self.folder / "logs")
 
-    def run(self, n, *arguments, **options):
-        """Start processes and wait for them. Returns their outputs; all must end with exit code 0."""
-        programs = self.start(n, *arguments, **options)
-        codes = [program.wait(120) for program in programs]
-        outputs = [program.stdout.read() + program.stderr.read() for program in programs]
-        assert codes == [0] * n, "\n".join(outputs)
+    def run(self, n, *arguments, attempt=0):
+        """The outputs of processes, which end with exit code 0."""
+        return ["".join(each) for each in self.ended([0] * n, *arguments, attempt=attempt)]
+
+    def ended(self, codes, *arguments, attempt=0):
+        """Stdout and stderr of each of some processes, which end with these exit codes."""
+        programs = self.start(len(codes), *arguments, attempt=attempt)
+        found_codes = [program.wait(120) for program in programs]
+        outputs = [(program.stdout.read(), program.stderr.read()) for program in programs]
+        assert found_codes == codes, outputs
         return outputs
+
+
+def last_weights(run):
+    return load_weights(run.checkpoints / "last.safetensors")
 
 
 @pytest.fixture

@@ -81,27 +81,26 @@ def muon(config, out):
             torch.save((weights, n_bytes), Path(out))
 
 
+def storages(tree):
+    tensors = [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
+    return [tensor.untyped_storage() for tensor in tensors]
+
+
 class NewTensors(TorchDispatchMode):
     """Counts the bytes of the tensors that operations make, whichever thread frees them; `peak` is
     the largest sum."""
 
     def __init__(self):
         super().__init__()
-        self.live, self.peak = WeakIdKeyDictionary(), 0  # `live` is used as a set of storages
+        self.live = WeakIdKeyDictionary()  # used as a set of storages
+        self.peak = 0
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         result = function(*arguments, **(keywords or {}))
-        given, found = (
-            {
-                id(s): s
-                for each in tree_leaves(tree)
-                if isinstance(each, torch.Tensor)
-                for s in [each.untyped_storage()]
-            }
-            for tree in ([arguments, keywords], result)
-        )
-        for storage in (storage for key, storage in found.items() if key not in given):
-            self.live[storage] = None
+        given = storages([arguments, keywords])
+        for storage in storages(result):
+            if all(storage is not each for each in given):
+                self.live[storage] = None
         # FSDP empties those that it keeps
         self.peak = max(self.peak, sum(storage.nbytes() for storage in self.live))
         return result

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from tests.distributed import steps
-from tests.distributed.conftest import KEYS
-from training.checkpoint import load_weights
+from tests.distributed.conftest import KEYS, last_weights
 
 NGRAMS = {"model__ngrams": 2, "model__ngram_rows": 512}
 VARIANTS = {
@@ -17,12 +17,20 @@ VARIANTS = {
 }
 
 
+def by_one_and_several(launcher, n, name, config):
+    """What a function of `steps` writes in one process, and in `n`."""
+    path = launcher.folder / "result.pt"
+    getattr(steps, name)(config, path)
+    one = torch.load(path)
+    launcher.run(n, steps.__file__, name, config, str(path))
+    return one, torch.load(path)
+
+
 @pytest.mark.parametrize("keys", VARIANTS.values(), ids=VARIANTS)
-def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher, tmp_path, keys):
+def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher, keys):
     config = launcher.config(**keys)
-    steps.gradients(config, str(tmp_path / "1.pt"))
-    launcher.run(2, steps.__file__, "gradients", config, str(tmp_path / "2.pt"))
-    one, two = (torch.load(tmp_path / f"{n}.pt") for n in (1, 2))
+    one, two = by_one_and_several(launcher, 2, "gradients", config)
+
     assert one.keys() == two.keys()
     for name in one:
         assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
@@ -30,33 +38,39 @@ def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher,
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_muon_in_chunks_gives_the_update_of_one_process(launcher, tmp_path, parallel):
+def test_muon_in_chunks_gives_the_update_of_one_process(launcher, parallel):
     """Neither the matrices of a shape nor their rows can be divided evenly by the number of
     processes."""
-    n, n_layers, d_model, d_ff = 3, 10, 64, 80
-    sizes = {"model__n_layers": n_layers, "model__d_model": d_model, "model__d_ff": d_ff}
+    sizes = {"model__n_layers": 10, "model__d_model": 64, "model__d_ff": 80}
     config = launcher.config(
         training__parallel=parallel, training__chars_per_step=3 * 1024, **sizes
     )
-    steps.muon(config, str(tmp_path / "1.pt"))
-    launcher.run(n, steps.__file__, "muon", config, str(tmp_path / "n.pt"))
-    (one, _), (several, n_bytes) = (torch.load(tmp_path / name) for name in ("1.pt", "n.pt"))
-    torch.testing.assert_close(several, one, rtol=1e-5, atol=1e-6)
-    largest = 4 * max(3 * d_model**2, 2 * d_model * d_ff)
-    n_weights = n_layers * (4 * d_model**2 + 3 * d_model * d_ff)
-    assert n_bytes < 8 * largest < 4 * n_weights / n  # whatever the number of layers
+    (one, _), (three, n_bytes) = by_one_and_several(launcher, 3, "muon", config)
+
+    assert_close(three, one, rtol=1e-5, atol=1e-6)
+    largest = 4 * 3 * 64 * 64
+    per_process = 4 * 10 * (4 * 64 * 64 + 3 * 64 * 80) / 3
+    assert n_bytes < 8 * largest < per_process  # whatever the number of layers
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher, parallel):
-    outputs = launcher.run(
-        2, steps.__file__, "not_finite", launcher.config(training__parallel=parallel)
-    )
+    config = launcher.config(training__parallel=parallel)
+    outputs = launcher.run(2, steps.__file__, "not_finite", config)
     (digest, skipped), (other, _) = (output.splitlines()[-1].split() for output in outputs)
     assert digest == other
     assert skipped == "1"
 
 
+COMPARED = [
+    "step",
+    "chars",
+    "loss.train",
+    "loss.valid",
+    "loss.valid_at_seq_len",
+    "grad_norm",
+    "accuracy.train",
+]
 RUNS = {
     "ddp": NGRAMS,
     "adaptive": {"masking__strategy": "adaptive"},
@@ -72,17 +86,9 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tr
     one = train(**KEYS | keys, data__corpus=launcher.corpus).run
     two = launcher.only_run()  # one run, not one per process
     for row, other in zip(one.metrics(), two.metrics(), strict=True):
-        for name in (
-            "loss.train",
-            "loss.valid",
-            "loss.valid_at_seq_len",
-            "grad_norm",
-            "accuracy.train",
-        ):
+        for name in COMPARED:
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
-        assert (other["step"], other["chars"]) == (row["step"], row["chars"])
         assert "exchanging" not in row
     assert 0 < max(row.get("exchanging", 0) for row in two.metrics()) < 1
-    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, two))
-    torch.testing.assert_close(others, weights, rtol=1e-5, atol=1e-4)
+    assert_close(last_weights(two), last_weights(one), rtol=1e-5, atol=1e-4)
     assert two.status()["status"] == "completed"

@@ -10,8 +10,7 @@ import torch
 from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
 from tests.conftest import configs_for, only_run
-from tests.distributed.conftest import KEYS
-from training.checkpoint import load_weights
+from tests.distributed.conftest import KEYS, last_weights
 
 
 def trained(launcher, parts, **keys):
@@ -23,7 +22,7 @@ def trained(launcher, parts, **keys):
         keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", *arguments, *keys_of_part)
         arguments = ["--resume", str(launcher.only_run().path)]
-    return load_weights(launcher.only_run().checkpoints / "last.safetensors")
+    return last_weights(launcher.only_run())
 
 
 ONE_STAGE = {
@@ -51,32 +50,25 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
     one = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=8).run
     launcher.folder = tmp_path / "mixed"
     mixed = trained(launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")])
-    torch.testing.assert_close(
-        mixed, load_weights(one.checkpoints / "last.safetensors"), rtol=0, atol=1e-4
-    )
+    torch.testing.assert_close(mixed, last_weights(one), rtol=0, atol=1e-4)
 
 
 def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path, train):
-    old = str(
-        train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run.path
-    )
-    found = []
+    old = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run
+    weights = []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
-        keys = [
-            f"logs={tmp_path / parallel / 'logs'}",
-            "training.max_steps=4",
-            f"training.parallel={parallel}",
-        ]
-        launcher.run(n, "experiment.py", "--init-from", old, *keys)
-        found.append(
-            load_weights(only_run(tmp_path / parallel / "logs").checkpoints / "last.safetensors")
-        )
-    torch.testing.assert_close(*found, rtol=0, atol=1e-4)
+        logs = tmp_path / parallel
+        keys = [f"logs={logs}", "training.max_steps=4", f"training.parallel={parallel}"]
+        launcher.run(n, "experiment.py", "--init-from", str(old.path), *keys)
+        weights.append(last_weights(only_run(logs)))
+
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-4)
 
 
 def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
     update = configs_for(corpus_file).update
-    state, draws = update.state_dict(), []
+    state = update.state_dict()
+    draws = []
     for rank in (0, 1, 2, 0, 1, 2):
         parallel = object.__new__(ParallelUpdate)  # without a connection to processes
         vars(parallel).update(vars(update), processes=Processes(rank, 3))

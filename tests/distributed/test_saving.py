@@ -40,14 +40,16 @@ def test_a_sharded_model_starts_with_the_weights_that_one_process_has(launcher, 
 
 def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):
     """Those at the end of the file, which would be shorter. Nothing is left of it."""
-    is_first, content_of = iter([True]), saving.content_of  # the first call is that of the writing
-    monkeypatch.setattr(
-        saving, "content_of", lambda each: content_of(each[:3] if next(is_first, False) else each)
-    )
+    content_of = saving.content_of
+
+    def shortened(tensor):
+        monkeypatch.setattr(saving, "content_of", content_of)  # the first call writes the file
+        return content_of(tensor[:3])
+
+    monkeypatch.setattr(saving, "content_of", shortened)
     monkeypatch.setattr(saving, "is_sharded", lambda tensor: True)
     monkeypatch.setattr(saving, "rows_of", lambda tensor: slice(0, 4))
+    content = Content.of({"weight": torch.ones(4, 3)}, {})
     with pytest.raises(OSError, match="rows of process 0 are missing"):
-        saving.save_together(
-            Content.of({"weight": torch.ones(4, 3)}, {}), Processes(), tmp_path / "run" / "file"
-        )
+        saving.save_together(content, Processes(), tmp_path / "run" / "file")
     assert list((tmp_path / "run").iterdir()) == []

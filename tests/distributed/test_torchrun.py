@@ -20,14 +20,15 @@ from runs.errors import StoppedError
 from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, one_line, only_run, until
+from tests.conftest import TINY, one_line, only_run, until, written
+from tests.distributed.conftest import WITHOUT_END
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
-    config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3)
+    config = launcher.config(**WITHOUT_END)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    words, pipe = [*torchrun, "experiment.py", "--config", config], subprocess.PIPE
-    started = subprocess.Popen(words, cwd=ROOT, stdout=pipe, stderr=pipe)
+    words = [*torchrun, "experiment.py", "--config", config]
+    started = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     launcher.started.append(started)
     launcher.until("logs/mlm/*/checkpoints/last.safetensors")
     started.send_signal(signal.SIGINT)
@@ -52,27 +53,18 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
     launcher, tmp_path, monkeypatch
 ):
     page = (ROOT / "docs" / "devices.md").read_text()
-    config = launcher.config(
-        training__max_steps=1_000_000, checkpoint__every_seconds=0.3, training__evaluations=1
-    )
+    config = launcher.config(**WITHOUT_END)
     for name, command in COMMANDS.items():
-        (tmp_path / name).write_text(
-            f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/")
-        )
-        (tmp_path / name).chmod(0o755)
+        content = f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/")
+        written(tmp_path / name, content).chmod(0o755)
     script = page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config)
-    (tmp_path / "run.sh").write_text(
-        script.replace("experiment.py", "-m tests.distributed.faulty restart")
-    )
+    script = script.replace("experiment.py", "-m tests.distributed.faulty restart")
+    written(tmp_path / "run.sh", script)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PORT", str(free.getsockname()[1]))
-    for name, value in {
-        "JOB_ID": "7",
-        "NNODES": "2",
-        "GPUS_ON_NODE": "1",
-        "JOB_NODELIST": "a,b",
-    }.items():
+    slurm = {"JOB_ID": "7", "NNODES": "2", "GPUS_ON_NODE": "1", "JOB_NODELIST": "a,b"}
+    for name, value in slurm.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with open(tmp_path / "output", "w") as output:
@@ -112,9 +104,7 @@ def test_a_run_is_found_by_its_command(tmp_path):
         run.save_config({})
         run.save_about("mlm", "", [], launch)
     runs[-1].about_path.write_text("{")
-    found = find_started_by("a", tmp_path)
-    assert found is not None
-    assert found.path == runs[0].path
+    assert find_started_by("a", tmp_path).path == runs[0].path
     assert find_started_by("b", tmp_path) is None
     assert find_started_by(None, tmp_path) is None
 
