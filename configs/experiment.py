@@ -5,8 +5,7 @@ from the tree. Each function imports what it builds, so that wrong keys are refu
 is imported.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from configs.references import OwnCode
     from data.batch import BatchSource
     from training.compilation import Compiled
     from training.cuda_graph import CudaGraphs
@@ -99,31 +97,12 @@ class Configs(BaseConfigs):
 def configs_of(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys. It starts no labml experiment."""
     if any(is_reference(value) for value in values.values()):
-        register_own_code(values)
+        from configs.own_code import register
+
+        register(values)
     configs = Configs()
     configs._set_values(dict(values))
     return configs
-
-
-def register_own_code(values: Mapping[str, Any]) -> None:
-    """Make each function or class of the user an option of its key."""
-    from configs.own_code import own_loss, own_masker, own_model, own_optimizer
-
-    for key, item, build in (
-        ("model.architecture", ModelConfigs.architecture, own_model),
-        ("masking.strategy", MaskingConfigs.strategy, own_masker),
-        ("objective.loss", ObjectiveConfigs.loss, own_loss),
-        ("training.optimizer", TrainingConfigs.optimizer, own_optimizer),
-    ):
-        if is_reference(values.get(key)):
-            _register(item, key, values[key], build)
-
-
-@cache
-def _register(item: Any, key: str, reference: str, build: Callable[[Any, "OwnCode"], Any]) -> None:
-    from configs.references import load
-
-    option(item, reference)(lambda c: build(c, load(key, reference)))
 
 
 @option(Configs.torch_device)

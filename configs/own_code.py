@@ -3,19 +3,23 @@
 docs/own_code.md describes each contract. `configs.references` finds and loads the files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
+from labml.configs import option
 from torch import nn
 from torch.optim import Optimizer
 
 from configs.branch import Branch, is_reference
 from configs.keys import ConfigError
 from configs.masking import MaskingConfigs, build_masker
+from configs.model import ModelConfigs
 from configs.references import OwnCode, load, naming_the_line
+from configs.training import ObjectiveConfigs, TrainingConfigs
 from data.batch import BatchSource
 from data.batch_contract import check_batch
 from data.corpus import Corpus
@@ -30,6 +34,23 @@ from data.vocabulary import MASK, PAD, Vocabulary
 from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
 from training.objective import Loss
+
+
+def register(values: Mapping[str, Any]) -> None:
+    """Make each function or class of the user an option of its key."""
+    for key, item, build in (
+        ("model.architecture", ModelConfigs.architecture, own_model),
+        ("masking.strategy", MaskingConfigs.strategy, own_masker),
+        ("objective.loss", ObjectiveConfigs.loss, own_loss),
+        ("training.optimizer", TrainingConfigs.optimizer, own_optimizer),
+    ):
+        if is_reference(values.get(key)):
+            _register(item, key, values[key], build)
+
+
+@cache
+def _register(item: Any, key: str, reference: str, build: Callable[[Any, OwnCode], Any]) -> None:
+    option(item, reference)(lambda c: build(c, load(key, reference)))
 
 
 def own_model(c: Branch, own: OwnCode) -> nn.Module:

@@ -23,13 +23,6 @@ class Batch(NamedTuple):
     # more tensors for an objective, each [batch, ...]: segments and pair_labels, for example
     extras: dict[str, torch.Tensor] = {}
 
-    def tensors(self) -> list[torch.Tensor]:
-        fields = [self.inputs, self.positions, self.labels, self.offsets, self.attention_mask]
-        return [tensor for tensor in (*fields, *self.extras.values()) if tensor is not None]
-
-    def copy(self) -> Self:
-        return tree_map_only(torch.Tensor, torch.Tensor.clone, self)
-
     def to(self, device: torch.device) -> Self:
         if self.inputs.device == device:
             return self

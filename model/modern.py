@@ -23,12 +23,8 @@ def rotary_table(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i
     twice."""
-    frequencies = ROTARY_BASE ** -(
-        torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head
-    )
-    angles = torch.outer(
-        torch.arange(seq_len, device=device, dtype=torch.float32), frequencies
-    ).repeat(1, 2)
+    frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device).float() / d_head)
+    angles = torch.outer(torch.arange(seq_len, device=device).float(), frequencies).repeat(1, 2)
     return angles.cos(), angles.sin()
 
 
@@ -193,9 +189,10 @@ class ModernEncoder(nn.Module):
     def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len,
         d_model]`."""
-        # first: torch.compile stops here
-        ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)
-        return self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
+        if self.ngrams is None:
+            return self.embedding(inputs)
+        ngrams = self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
+        return self.embedding(inputs) + ngrams
 
     def encoded(
         self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None

@@ -87,10 +87,10 @@ class NgramEmbedding(nn.Module):
         rows = rows.view(-1, rows.shape[1] // self.n_parts)
         ones = torch.ones(rows.shape, dtype=table.dtype, device=rows.device)
         weights = F.dropout(ones, self.dropout, self.training)
-        if self.table.sparse:
-            sums = SumOfRows.apply(table, rows, weights)
-        else:
-            sums = self.table(rows, None, weights)
+        is_sparse = self.table.sparse
+        sums = (
+            SumOfRows.apply(table, rows, weights) if is_sparse else self.table(rows, None, weights)
+        )
         vectors = sums.view(-1, self.n_parts * table.shape[1])
         if mask is None:
             return vectors.view(*inputs.shape, -1)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from data.batch import Batch
 from runs.errors import first_line
@@ -103,7 +104,7 @@ class CudaGraphs(Callback):
         # leftovers of eager steps would tie gradients to a stream other than the recorded one
         gc.collect()
         try:
-            static = [batch.copy() for batch in batches]
+            static = tree_map_only(torch.Tensor, torch.Tensor.clone, list(batches))
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the device of the current stream, and leaves its own current if
             # recording fails.
@@ -163,4 +164,4 @@ class CudaGraphs(Callback):
 
 
 def _tensors(batches: Batches) -> list[torch.Tensor]:
-    return [tensor for batch in batches for tensor in batch.tensors()]
+    return [leaf for leaf in tree_leaves(list(batches)) if isinstance(leaf, torch.Tensor)]

@@ -21,9 +21,9 @@ def adamw(
     """AdamW (Loshchilov and Hutter 2019) for all parameters that are not `left_out`, and RowAdagrad
     for tables, the weights of `nn.EmbeddingBag`s."""
     tables = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
-    of_tables = {id(table.weight) for table in tables}
-    elsewhere = of_tables | {id(parameter) for parameter in left_out}
-    ours = [p for p in model.parameters() if id(p) not in elsewhere]
+    rows: list[Any] = [table.weight for table in tables]
+    elsewhere = {*rows, *left_out}
+    ours = [parameter for parameter in model.parameters() if parameter not in elsewhere]
     # Weight decay pulls weights to zero, which is right for matrices and wrong for the scales of
     # norms and for biases.
     groups = [
@@ -36,7 +36,6 @@ def adamw(
     if not tables:
         return [by_adamw]
     make_gradients_sparse(tables)
-    rows = [p for p in model.parameters() if id(p) in of_tables]
     return [by_adamw, RowAdagrad(rows, lr=table_learning_rate)]
 
 
