@@ -43,19 +43,20 @@ def callbacks_of(
     """All callbacks of one process. Only the first process has a `run` to write and a `tracker` to
     show it. Raises ConfigError for a wrong prompt."""
     losses = simple_losses(c)
+    is_parallel = n_started() > 1
     callbacks: list[Callback] = []
 
     # those that show and write the run
     if tracker:
         callbacks.append(tracker)
     if run:
-        if n_started() > 1:
+        if is_parallel:
             callbacks.append(ExchangeTime())
         why_not = without_counting(c.data.vocabulary, c.data.loaded)
         references = References(c.data.loaded, losses, why_not=why_not)
         callbacks.append(ReferenceLosses(run, references))
         callbacks.append(recorder(c, run))
-    elif n_started() > 1:
+    elif is_parallel:
         callbacks.append(in_all_processes(RowWriter)())
 
     # those that steer and check the training, in all processes

@@ -15,16 +15,11 @@ def available_device(name: str) -> str:
     kind, _, number = name.partition(":")
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
-    if kind == "cuda":
-        check_cuda(name, int(number or 0))
-    return name
+    if kind != "cuda":
+        return name
 
-
-def check_cuda(name: str, number: int) -> None:
-    """Raise ConfigError if there are too few CUDA devices for this one, or for torchrun's
-    processes."""
     n_devices = torch.cuda.device_count()
-    if number >= n_devices:
+    if int(number or 0) >= n_devices:
         raise ConfigError(
             f"device={name}: PyTorch found {n_devices} CUDA devices, numbered from 0; use another device"
         )
@@ -33,6 +28,7 @@ def check_cuda(name: str, number: int) -> None:
         raise ConfigError(
             f"torchrun: PyTorch found {n_devices} CUDA devices: use --nproc_per_node={n_devices}"
         )
+    return name
 
 
 def best_device() -> str:

@@ -82,11 +82,9 @@ class OwnCode:
     def check_signature(self, function: Any, n_arguments: int, name: str = "") -> None:
         """Raise ConfigError if a function cannot be called with this number of arguments."""
         try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # a function in C has none
+            inspect.signature(function).bind(*range(n_arguments))
+        except ValueError:  # a function in C has no signature
             return
-        try:
-            signature.bind(*range(n_arguments))
         except TypeError as error:
             name = name or self.name
             raise self.error(f"{name} must take {n_arguments} argument(s): {error}") from error
