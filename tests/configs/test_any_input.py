@@ -23,14 +23,51 @@ BOMB = "&a [x, x, x, x, x, x, x, x, x]"
 for level in "bcdefghij":
     BOMB = f"&{level} [{BOMB}{f', *{chr(ord(level) - 1)}' * 9}]"  # 9**10 values
 HUGE = "0x" + "f" * 5_000
-ODD_PATHS = ["/dev/zero", "/dev/null", "~", "~nosuchuser/x", "a" * 5_000, "a/" * 3_000, "$x_{", "é"]
-ODD_PATHS += ["{odd}/loop", "{odd}/loop/x", "{odd}/fifo", "{odd}/folder", "{odd}/dangling"]
-ODD_PATHS += ["\0", "a\0b", "\ud800", "\udcff.txt", "\x1b[2J", "a\nb"]
+ODD_PATHS = [
+    "/dev/zero",
+    "/dev/null",
+    "~",
+    "~nosuchuser/x",
+    "a" * 5_000,
+    "a/" * 3_000,
+    "$x_{",
+    "é",
+    "{odd}/loop",
+    "{odd}/loop/x",
+    "{odd}/fifo",
+    "{odd}/folder",
+    "{odd}/dangling",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "\udcff.txt",
+    "\x1b[2J",
+    "a\nb",
+]
 # surrogates and control characters included
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
-LIKELY = ["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until:1.0}", "mixture"]
-LIKELY += ["last", "-x", "=", "a=b=c", "--"]
-LIKELY += ["--preset", "--config", "--resume", "--seeds", "--seeds=2"]
+LIKELY = [
+    "random",
+    "span",
+    "quick",
+    "cpu",
+    "cuda:9",
+    "1e3",
+    "none",
+    "[",
+    "{until:1.0}",
+    "mixture",
+    "last",
+    "-x",
+    "=",
+    "a=b=c",
+    "--",
+    "--preset",
+    "--config",
+    "--resume",
+    "--seeds",
+    "--seeds=2",
+]
 TEXTS = ANY_TEXT | st.sampled_from(LIKELY + ODD_PATHS)
 ROW_KEYS = st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"])
 VALUES = st.recursive(
@@ -41,11 +78,43 @@ KEYS = st.sampled_from(sorted(SETTINGS))
 WORDS = TEXTS | st.builds("{}={}".format, KEYS, VALUES)
 # Values as YAML spells them, valid or not: anchors, aliases, tags, numbers that take minutes or
 # gigabytes.
-SPELLINGS = [BOMB, HUGE, "9" * 5_000, "1:" * 2_000 + "0", "1" * 500 + ".5", "&a 1", "&a [*a]"]
-SPELLINGS += ["0x_", "._", ".inf", "1e999", "2024-02-30", "*a", "<<", "=", "~", "|", "%x", "@"]
-SPELLINGS += ["'", '"', '"\\0"', '"\\ud800"', '"\\x1b"']
-SPELLINGS += ["? x", "- x", "\t", "x" * 9_999, "!!int ''", "!!bool x", "!!timestamp x", "! x"]
-SPELLINGS += ["!!set {a}", "!!binary x", "!!python/name:os.system"]
+SPELLINGS = [
+    BOMB,
+    HUGE,
+    "9" * 5_000,
+    "1:" * 2_000 + "0",
+    "1" * 500 + ".5",
+    "&a 1",
+    "&a [*a]",
+    "0x_",
+    "._",
+    ".inf",
+    "1e999",
+    "2024-02-30",
+    "*a",
+    "<<",
+    "=",
+    "~",
+    "|",
+    "%x",
+    "@",
+    "'",
+    '"',
+    '"\\0"',
+    '"\\ud800"',
+    '"\\x1b"',
+    "? x",
+    "- x",
+    "\t",
+    "x" * 9_999,
+    "!!int ''",
+    "!!bool x",
+    "!!timestamp x",
+    "! x",
+    "!!set {a}",
+    "!!binary x",
+    "!!python/name:os.system",
+]
 YAML = st.recursive(
     st.sampled_from(SPELLINGS) | ANY_TEXT,
     lambda inner: st.one_of(

@@ -28,6 +28,7 @@ def test_one_line_adds_a_key():
         group: Group
 
     (shade,) = keys_of(Root).values()
+
     assert shade.name == "group.shade"
     assert shade.default == 0.5
     assert shade.parse("none") is None
