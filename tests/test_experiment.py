@@ -32,13 +32,19 @@ from tests.conftest import (
 )
 
 
+def words_for(folder, corpus, n_steps, **keys):
+    """The command of a small run, which writes its logs to a folder."""
+    keys |= {"data.corpus": corpus, "training.max_steps": n_steps}
+    return ["experiment.py", "--config", config_file(folder, keys)]
+
+
 @pytest.fixture(scope="module")
 def first(tmp_path_factory, session_cache, fork_server, sentences):
     """A run of `python experiment.py` in a pipe that takes ASCII only, with its output."""
     folder = tmp_path_factory.mktemp("first")
     corpus = written(folder / "théâtre $x_{.txt", sentences.replace("a", "á"))
-    keys = {"training.max_steps": 8, "seed": 7, "model.dropout": 0.1, "sample.every_evaluations": 1}
-    words = ["experiment.py", "--config", config_file(folder, {"data.corpus": corpus, **keys})]
+    keys = {"seed": 7, "model.dropout": 0.1, "sample.every_evaluations": 1}
+    words = words_for(folder, corpus, 8, **keys)
     environment = {"HOME": str(folder), "labml_app_url": ""}
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
     output = fork_server.start(words, environment, draws=True).output()
@@ -57,7 +63,6 @@ def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
     corpus = run.config()["data.corpus"]
     assert corpus.endswith("/théâtre $x_{.txt")
     assert [row["corpus"] for row in run.metrics()] == [corpus] * 2
-    assert (run.path / "run.yaml").exists()  # labml's own
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -71,8 +76,7 @@ def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
 def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
     corpus_file, fork_server, tmp_path
 ):
-    keys = {"data.corpus": corpus_file, "training.max_steps": 30, "sample.every_evaluations": 1}
-    words = ["experiment.py", "--config", config_file(tmp_path, keys)]
+    words = words_for(tmp_path, corpus_file, 30, **{"sample.every_evaluations": 1})
     process = fork_server.start(words, merged=True, terminal=True)
     shown = []
     with contextlib.suppress(OSError):  # how Linux reports that the other side has closed
@@ -88,8 +92,7 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
 def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, fork_server):
     """labml would list the repository in ~/.labml, where runs that start together delete each
     other's files."""
-    keys = {"data.corpus": corpus_file, "training.max_steps": 1, "training.evaluations": 1}
-    words = ["experiment.py", "--config", config_file(tmp_path, keys)]
+    words = words_for(tmp_path, corpus_file, 1)
     programs = [fork_server.start(words, {"HOME": "/proc"}) for _ in range(3)]
     for program in programs:
         output = program.output().splitlines()
@@ -205,8 +208,7 @@ def test_a_wrong_address_is_refused_in_one_line(refused, monkeypatch, text_file,
 
 
 def test_a_run_is_resumed_with_the_same_text_elsewhere(tmp_path, corpus_file, refusal):
-    keys = {"data.corpus": corpus_file, "training.max_steps": 1, "training.evaluations": 1}
-    assert main(["--config", config_file(tmp_path, keys)]) == 0
+    assert main(words_for(tmp_path, corpus_file, 1)[1:]) == 0
     run = only_run(tmp_path / "logs")
     moved = corpus_file.rename(tmp_path / "moved.txt")
     words = ["--resume", str(run.path), "training.max_steps=2", f"data.corpus={moved}"]
@@ -227,8 +229,7 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
 ):
     """A limit on the size of files stands for the disk: the folder can be made, config.yaml cannot
     be written."""
-    config = config_file(tmp_path, {"data.corpus": corpus_file})
-    monkeypatch.setattr(sys, "argv", ["experiment.py", "--config", config])
+    monkeypatch.setattr(sys, "argv", words_for(tmp_path, corpus_file, 1))
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(SystemExit, match=r"^1$"):
         run_main(main)

@@ -28,22 +28,20 @@ def test_an_error_is_one_printable_line(monkeypatch, capsys, message, line):
     assert capsys.readouterr().err == f"experiment.py: {line}\n"
 
 
-def test_a_full_disk_ends_in_one_line(capsys):
+@pytest.mark.parametrize(
+    ("error", "code", "end"),
+    [
+        (OSError(errno.ENOSPC, "No space left", "x"), 1, "'x': free some space on this disk\n"),
+        (KeyboardInterrupt(), 130, ": interrupted\n"),
+    ],
+)
+def test_a_full_disk_and_ctrl_c_while_a_program_starts_are_one_line(capsys, error, code, end):
     def main(_):
-        raise OSError(errno.ENOSPC, "No space left on device", "config.yaml")
+        raise error
 
-    with pytest.raises(SystemExit, match=r"^1$"):
+    with pytest.raises(SystemExit, match=rf"^{code}$"):
         run_main(main)
-    assert capsys.readouterr().err.endswith("'config.yaml': free some space on this disk\n")
-
-
-def test_ctrl_c_while_a_program_starts_is_one_line(capsys):
-    def main(_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit, match=r"^130$"):
-        run_main(main)
-    assert capsys.readouterr().err.endswith(": interrupted\n")
+    assert capsys.readouterr().err.endswith(end)
 
 
 @pytest.mark.parametrize(("output", "code"), [("> /dev/full", 1), (">&-", 0), ("| true", 0)])
