@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--writing", action="store_true", help=writing)
     tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
     parser.add_argument("--tasks", action="store_true", help=tasks)
+
     return run_script(parser, arguments, measure_runs)
 
 
@@ -54,12 +55,14 @@ def measure_runs(options: Namespace) -> None:
             print(f"\n{run.path.parent.name}/{run.path.name}")
             print_tasks(run.path)
         return
+
     n_threads = torch.get_num_threads()
     measured = []
     for run in {run.path: run for run in runs}.values():
         trained = load(run, best_device(), *corpora)
         choose_threads(trained, n_threads)
         measured.append(measure(trained, options.writing))
+
     print_side_by_side(measured)
 
 
@@ -89,6 +92,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     for name, compute in measures_of(trained, data, with_writing).items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
+
     why_not = without_counting(vocabulary, data.loaded)
     print(f"\n  {why_not}" if why_not else "", flush=True)
     if "floor" in results["reference_lines"]:
@@ -100,6 +104,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
         "loss.valid": protocol.window_losses / validation.n_masked,
         "any-order bound": bounds.numpy(),
     }
+
     return Measured(trained, results, window_losses)
 
 
@@ -120,16 +125,19 @@ def measures_of(
         measures["counting"] = lambda: counting_sweep(
             vocabulary.encode(loaded.training), validation, vocabulary.n_ordinary
         )
+
     measures["one_at_a_time"] = lambda: one_at_a_time(model, validation, mask_token)
     measures["hard_masks"] = lambda: hard_masks(model, validation, vocabulary)
     if can_count and loaded.automaton:
         measures["phenomena"] = lambda: excess_by_phenomenon(
             model, known_characters(validation, vocabulary), mask_token
         )
+
     if with_writing:
         measures["orders"] = lambda: in_orders(trained, validation)
         if can_count and loaded.automaton:
             measures["grammar"] = lambda: grammar_measures(loaded.automaton, trained, validation)
+
     return measures
 
 

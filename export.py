@@ -53,6 +53,7 @@ def convert(options: Namespace) -> int:
     else:
         run = find_run(options.run, options.logs)
         source = load(run) if name in OF_MODELS else run
+
     try:
         # A temporary path until the export is complete. The suffix stays, because libraries read
         # it.
@@ -63,7 +64,9 @@ def convert(options: Namespace) -> int:
             part.rename(path)
     except OSError as error:
         return fail(f"cannot write {path} ({error.strerror or error})")
+
     print(path)
+
     return 0
 
 

@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws)
     save = "new folder for the fine-tuned classifier of the first draw"
     parser.add_argument("--save", type=Path, metavar="FOLDER", help=save)
+
     return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
 
 
@@ -59,6 +60,7 @@ def compare_models(options: Namespace) -> None:
         if options.task == "all":
             raise ConfigError("--save keeps the classifier of one task: name it instead of all")
         check_new(options.save, "--save")
+
     trained = load_trained(options.run, options.logs, options.corpus)
     run = trained.run
     _ = trained.encoder  # refuse other architectures before anything is trained
@@ -79,6 +81,7 @@ def compare_models(options: Namespace) -> None:
             predict = f"python predict.py {shlex.quote(str(options.save))}"
             piped = rf"printf 'TEXT\tTEXT\n' | {predict}"
             print(f"the classifier is saved: {piped if task.kind == PAIR else predict + ' TEXT'}")
+
     print(f"written to {path}")
     print_tasks(run.path)
 

@@ -62,6 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--n", metavar="M", type=number(int, 1), default=1, help=n)
     gif = "record how the first text is written"
     parser.add_argument("--gif", metavar="FILE", type=Path, help=gif)
+
     return run_script(parser, arguments, generate)
 
 
@@ -118,9 +119,11 @@ def show(steps: Iterable[Tensor], trained: Trained, prompt: str, gif: Path | Non
     for (ids,) in steps:
         for view in views:
             view.show(ids)
+
     if not can_redraw(sys.stdout):
         text = with_unknown(vocabulary.decode(ids), prompt, vocabulary)
         print(printable(text) if sys.stdout.isatty() else text, flush=True)
+
     for view in views:
         view.finish(ids)
 

@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--unknown", action="store_true", help=unknown)
     serve = "answer lines of JSON until standard input ends"
     parser.add_argument("--serve", action="store_true", help=serve)
+
     return run_script(parser, arguments, answer)
 
 
@@ -55,6 +56,7 @@ def answer(options: Namespace) -> int:
         for line in answers(load_trained(options.run, options.logs), sys.stdin.buffer):
             print(line, flush=True)
         return 0
+
     folder = Path(options.run)
     predictions: Fillings | Labels
     if is_classifier(folder):
@@ -63,6 +65,7 @@ def answer(options: Namespace) -> int:
         trained = load_trained(options.run, options.logs)
         never = "" if options.texts else "\n"  # a line stays one line
         predictions = Fillings(trained, options.top, options.json, options.unknown, never)
+
     if options.texts:
         return show(predictions, [[(f"text {n}", t) for n, t in enumerate(options.texts, 1)]])
     return show(predictions, lines(sys.stdin.buffer))
@@ -79,9 +82,11 @@ def show(predictions: Any, batches: Iterable[list[tuple[str, Any]]]) -> int:
         sys.stdout.flush()
         if problem:
             break
+
     for note, n in notes.items():
         print(f"{n:,} {note}", file=sys.stderr)
     hint = ": --unknown reads it as a blank" if problem.endswith("not in the vocabulary") else ""
+
     return fail(problem + hint) if problem else 0
 
 

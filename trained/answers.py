@@ -39,6 +39,7 @@ def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
             reply = {"error": f"the request is not JSON ({error})"}
         except (ValueError, RecursionError) as error:
             reply = {"error": str(error)}
+
         yield json.dumps(reply)
 
 
@@ -59,6 +60,7 @@ def answer(
         raise ValueError(
             "exact probabilities are known for runs on the play, and texts of one window"
         )
+
     find = exactly if exact else predicted
     offsets = (ids == vocabulary.mask_token).nonzero().flatten()
     name_of = cache(lambda i: vocabulary.decode([i]))
@@ -71,6 +73,7 @@ def answer(
         for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             pairs = zip(tokens, values, strict=True)
             candidates.append([[name_of(i), round(share, 5)] for i, share in pairs])
+
     reply: dict[str, Any] = {
         "offsets": offsets.tolist(),
         "candidates": candidates,
@@ -84,6 +87,7 @@ def answer(
                 maps = attention_maps(trained.model, ids[window])
                 shares[window] = maps[:, :, attention - window.start].mean((0, 1))
         reply["attention"] = [round(share, 4) for share in shares.tolist()]
+
     return reply
 
 
@@ -105,6 +109,7 @@ def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
     is_wanted[wanted] = True
     shares = torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64)
     shares[:, characters] = floor.posteriors(number_of[ids][None], is_wanted[None])
+
     return shares
 
 

@@ -39,10 +39,12 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
             return vectors
         first = vectors[0::2]
         second = vectors[1::2]
+
         # u and v have the norm 1
         return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()
 
     known, tested = in_few_dimensions(features(labelled), features(test))
+
     return _regression(known, tested, labelled.all_labels.numpy(), n_labels)
 
 
@@ -54,6 +56,7 @@ def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
     contexts = _contexts(labelled.texts)[kept]
     features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(contexts)
     tested = features.transform(_contexts(test.texts))
+
     return _regression(features.transform(contexts), tested, labels[kept], n_labels)
 
 
@@ -71,6 +74,7 @@ def _contexts(texts: list[str]) -> np.ndarray:
     for text in texts:
         padded = np.array(list(around + text + around))
         contexts.append(np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1))
+
     return np.concatenate(contexts)
 
 
@@ -86,6 +90,7 @@ def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]
     values, vectors = np.linalg.eigh(products)
     kept = values > 1e-9 * values[-1]
     axes = vectors[:, kept] / np.sqrt(values[kept])
+
     return products @ axes, test @ labelled.T @ axes
 
 
@@ -97,6 +102,7 @@ def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> 
     if len(set(labels)) < 2:
         scores[:, labels[0]] = 0.0
         return scores
+
     model = LogisticRegression(max_iter=1_000)
     # Folds are not shuffled, so most units of a text are in one fold.
     search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
@@ -105,4 +111,5 @@ def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> 
     if of_classes.ndim == 1:  # two labels
         of_classes = torch.stack([-of_classes, of_classes], 1)
     scores[:, torch.from_numpy(search.classes_)] = of_classes
+
     return scores

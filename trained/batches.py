@@ -23,7 +23,9 @@ def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> I
             if is_full or (equal_lengths and lengths[number] < longest):
                 yield batch
                 batch = []
+
         batch.append(number)
+
     if batch:
         yield batch
 
@@ -51,4 +53,5 @@ def pieces(length: int, longest: int) -> list[tuple[slice, slice]]:
     ends = [(start + longest + next_start) // 2 for start, next_start in pairwise(starts)]
     bounds = [0, *ends, length]
     windows = [slice(start, start + longest) for start in starts]
+
     return list(zip(windows, map(slice, bounds[:-1], bounds[1:]), strict=True))

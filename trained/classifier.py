@@ -65,6 +65,7 @@ class Classifier(nn.Module):
         if self.reads_expected:
             of_text = expected if mask is None else expected * mask.unsqueeze(-1)
             x = torch.cat([x, expected, F.pad(of_text[:, 1:], (0, 0, 0, 1))], -1)
+
         if self.kind == CHARACTER:
             return x
         if mask is None:
@@ -72,6 +73,7 @@ class Classifier(nn.Module):
         is_text = mask.unsqueeze(-1)
         first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left
         mean = (x * is_text).sum(1) / is_text.sum(1)
+
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
     def inputs(self, features: Tensor) -> Tensor:
@@ -97,6 +99,7 @@ def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Ten
         values = function(*padded([texts[i] for i in batch]))
         for i, value in zip(batch, values, strict=True):
             results[i] = value[: len(texts[i])] if of_characters else value[None]
+
     return torch.cat([results[i] for i in range(len(texts))])
 
 

@@ -47,7 +47,9 @@ def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units
             names = ["wrong"]
         elif task.kind == CHARACTER:
             names = example.label[:longest]
+
         labels.append(torch.tensor([number.get(name or "", NO_LABEL) for name in names]))
+
     return Units(texts, labels)
 
 
@@ -57,11 +59,13 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     if task.kind == CHOICE:
         right = (scores[0::2, 1] > scores[1::2, 1]).double()
         return right, torch.ones_like(right)
+
     labels = test.all_labels
     example = torch.repeat_interleave(torch.tensor([len(each) for each in test.labels]))
     counts = labels != NO_LABEL
     right = (scores.argmax(1) == labels) & counts
     n = len(test.labels)
+
     return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
 
 
@@ -98,5 +102,7 @@ def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
             ids = torch.tensor([id_of.get(c, unknown_token) for c in text[: trained.longest]])
         else:
             ids = vocabulary.encode(text)[: trained.longest]
+
         all_ids.append(ids if len(ids) else torch.tensor([vocabulary.mask_token]))
+
     return all_ids

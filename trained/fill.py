@@ -59,12 +59,14 @@ def encode(
             parts.append(torch.full((len(texts),), mask_token))
         else:
             parts.append(vocabulary.encode("".join(texts)))
+
     ids = torch.cat(parts)
     n_blanks = int((ids == mask_token).sum())
     if n_blanks > most_blanks:
         raise ValueError(
             f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
         )
+
     return ids
 
 
@@ -93,7 +95,9 @@ def fill(
     for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):
         of_batch = _fill(trained, [windows[i] for i in batch], n_candidates, never)
         filled |= zip(batch, of_batch, strict=True)
+
     in_order = iter([filled[i] for i in range(len(windows))])
+
     return [_joined(trained.vocabulary, of_text, in_order) for of_text in cut]
 
 
@@ -113,11 +117,13 @@ def _joined(
             position = window.start + guess.offset
             if part.start <= position < part.stop:
                 guesses.append(guess._replace(offset=position))
+
     ids = torch.cat(parts)
     if not vocabulary.is_characters:  # from positions to offsets of characters
         guesses = [
             guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses
         ]
+
     return Filled(vocabulary.decode(ids), guesses)
 
 
@@ -132,6 +138,7 @@ def _fill(
     for character in never:
         part = character.encode()
         excluded += [i for i, surface in enumerate(vocabulary.surfaces) if part in surface]
+
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     token = cache(lambda i: vocabulary.decode([i]))
@@ -156,5 +163,7 @@ def _fill(
         for i, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
             names = [token(each) for each in tokens[i]]
             guesses[row].append(Guess(column, list(zip(names, shares[i], strict=True))))
+
     filled = [row[: len(text)] for row, text in zip(ids, texts, strict=True)]
+
     return list(zip(filled, guesses, strict=True))

@@ -71,6 +71,7 @@ def export(trained: Trained, folder: Path) -> None:
         print(f"the folder has no tokenizer.json: encode texts with {name} of its {path.name}")
     else:
         tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
+
     write_atomically(folder / "README.md", card(trained).encode())
     check_scores(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
 
@@ -91,6 +92,7 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
         settings["id2label"] = dict(enumerate(trained.labels))
         settings["label2id"] = {label: i for i, label in enumerate(trained.labels)}
         weights |= trained.classifier.output.state_dict(prefix="output.")
+
     if auto == "AutoModelForMaskedLM" and trained.encoder.ngrams is None:
         model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**settings))
     else:
@@ -98,7 +100,9 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
         config.auto_map = auto_map
         model = getattr(modeling_folio, auto.replace("AutoModel", "Folio"))(config)
         model.register_for_auto_class(auto)  # copies the code beside the weights
+
     model.load_state_dict(weights)
+
     return model.eval()
 
 
@@ -110,12 +114,14 @@ def own_hugging_face_model(trained: Trained) -> PreTrainedModel:
             f"model.architecture={architecture}: an export needs forward(inputs, positions=None,"
             " attention_mask=None)"
         )
+
     model = trained.model.hugging_face()  # type: ignore[operator]
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(
             f"model.architecture={architecture}: hugging_face() must return a PreTrainedModel,"
             f" not {type(model).__name__}"
         )
+
     return model.eval()
 
 
@@ -152,6 +158,7 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         settings["ngrams"] = [(row.nonzero().flatten() - reach).tolist() for row in is_member]
         settings["ngram_rows"] = values["model.ngram_rows"]
         settings["ngram_parts"] = ngrams.n_parts
+
     return settings
 
 
@@ -161,11 +168,13 @@ def renamed(trained: Trained) -> dict[str, Tensor]:
     for name, weight in trained.model.state_dict().items():
         (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
         weights[new] = weight
+
     embedding = weights[EMBEDDING]
     embedding = torch.cat([embedding, embedding[trained.vocabulary.mask_token, None]])
     weights[EMBEDDING] = embedding
     weights["decoder.weight"] = embedding
     weights["decoder.bias"] = F.pad(weights["decoder.bias"], (0, 1), value=NEVER)
+
     return weights
 
 
@@ -188,6 +197,7 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
         raise ConfigError(
             "a tokenizer of your own cannot become one of transformers: use --to onnx"
         )
+
     return PreTrainedTokenizerFast(
         tokenizer_object=new,
         mask_token=MASK,

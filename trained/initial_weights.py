@@ -38,18 +38,21 @@ def copy_weights(
             raise ConfigError(
                 f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}"
             )
+
     if old.tokens != vocabulary.tokens or (
         not old.is_characters and old.ordinary != vocabulary.ordinary
     ):
         raise ConfigError(
             f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}"
         )
+
     missing = set(old.ordinary) - set(vocabulary.ordinary)
     if missing:
         raise ConfigError(
             f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to"
             " data.extra_characters"
         )
+
     before = [*old.ordinary, *old.special_tokens]
     has_unknown = vocabulary.unknown_token is not None
     rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
@@ -75,5 +78,7 @@ def copy_weights(
             target[ids] = weights[name][rows].to(target.device)
         else:
             target.copy_(weights[name])
+
         state[name] = sharded_like(target, own)
+
     model.load_state_dict(state)

@@ -20,6 +20,7 @@ def recorded_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ..
         for module in modules:
             hook = module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
             hooks.enter_context(hook)
+
         yield calls
 
 
@@ -40,6 +41,7 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
         products = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2)
         maps.append((products / query.shape[-1] ** 0.5).softmax(-1).squeeze(0))
+
     return torch.stack(maps)
 
 
@@ -54,9 +56,11 @@ def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[s
         raise ConfigError(
             f"nearest_characters compares characters, and the tokens of this run are {vocabulary.tokens}"
         )
+
     n_characters = vocabulary.n_ordinary
     vectors = nn.functional.normalize(model.encoder.embedding.weight[:n_characters], dim=-1)
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
     nearest = similarity.topk(min(n, n_characters - 1)).indices
     texts = [vocabulary.decode(row) for row in nearest]
+
     return dict(zip(vocabulary.characters, texts, strict=True))

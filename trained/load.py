@@ -60,6 +60,7 @@ class Trained:
             raise ConfigError(
                 f"model.architecture={architecture}: {which} can be fine-tuned or become ModernBERT"
             )
+
         return self.model.encoder
 
     @property
@@ -82,6 +83,7 @@ class Trained:
                 f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it,"
                 f" or say where it is with {MOVED}PATH"
             )
+
         return data
 
 
@@ -120,7 +122,9 @@ def load(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trai
         raise RunFolderError(
             f"{run.path} {why}: name a run that has been trained until its first evaluation"
         )
+
     put_weights(trained.model.load_state_dict, load_checkpoint(weights))
+
     return trained
 
 
@@ -135,6 +139,7 @@ def load_initial(run: RunFolder, device: str = "cpu", corpus: str | None = None)
         vocabulary = vocabulary_of_run(run, values)
     except TokensError as error:
         raise RunFolderError(f"{run.vocabulary_path} is damaged: {error}") from error
+
     return Trained(run, values, untrained(values, vocabulary), vocabulary)
 
 
@@ -163,6 +168,7 @@ def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor])
         with torch.inference_mode():
             ours = trained.scores(ids, mask)
             differences = (exported(ids, mask)[..., : ours.shape[-1]] - ours).abs()
+
         difference = (differences[mask] if differences.ndim == 3 else differences).max().item()
         if not difference <= TOLERANCE:  # nan is not
             raise RuntimeError(

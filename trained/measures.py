@@ -72,6 +72,7 @@ def counting_sweep(
     sizes = [int(mask.sum()) for mask in masks]
     losses = torch.from_numpy(counts.losses).split(sizes)
     correct = torch.from_numpy(counts.correct).split(sizes)
+
     return dict(zip(RATES, map(_measure, losses, correct), strict=True))
 
 
@@ -119,11 +120,13 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
         if offsets is not None:  # the tokens of each word; a word may have none of its own
             spans = torch.searchsorted(offsets, torch.tensor(words, dtype=torch.int64)).tolist()
             words = [(begin, end) for begin, end in spans if begin < end]
+
         for i in generator.permutation(len(words)):
             begin, end = words[i]
             if end - begin <= left:
                 masked[row, begin:end] = True
                 left -= end - begin
+
     return masked
 
 
@@ -137,6 +140,7 @@ def span_masks(n_windows: int) -> torch.Tensor:
     )
     slots = np.repeat(chosen, SPAN + 1, axis=1)
     slots[:, SPAN :: SPAN + 1] = False
+
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
 
 
@@ -185,6 +189,7 @@ def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
     far = 2 * masked.shape[1]
     before = columns.where(~masked, -far).cummax(1).values  # the last visible column up to here
     after = columns.where(~masked, far).flip(1).cummin(1).values.flip(1)
+
     return torch.minimum(columns - before, after - columns)
 
 

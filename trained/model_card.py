@@ -73,6 +73,7 @@ def card(trained: Trained) -> str:
         reason = f"""
 `trust_remote_code=True` runs `modeling_folio.py`, which adds {facts.own_code} to ModernBERT.
 """
+
     return f"""\
 ---
 library_name: transformers
@@ -136,8 +137,10 @@ def facts_of_classifier(saved: SavedClassifier) -> Facts:
     if file:
         source = UNKNOWN
         texts = f"{texts}\nFine-tuned on labelled texts, {code(name)}: {UNKNOWN.description}."
+
     size = saved.results["labelled"]
     learned = f"python finetune.py RUN --task {shlex.quote(name)} --labels {size} --save FOLDER"
+
     return Facts(
         f"{'token' if saved.kind == CHARACTER else 'text'}-classification",
         source,
@@ -156,6 +159,7 @@ def source_of(run: RunFolder) -> tuple[Source, str]:
     source = SOURCES.get(corpus["name"], UNKNOWN)
     name = code(Path(corpus["name"]).name)
     sha256 = code(corpus["sha256"])
+
     return source, f"Trained on {name}: {source.description}. Its SHA-256 is {sha256}."
 
 
@@ -169,6 +173,7 @@ def losses_of(trained: Trained) -> str:
     best = min(measured, key=lambda row: row[decisive])
     accuracy = best["accuracy.valid"]
     correct = "unknown" if accuracy is None else f"{accuracy:.1%}"
+
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|
@@ -185,6 +190,7 @@ def results_of(saved: SavedClassifier) -> str:
     for name, score in results["scores"].items():
         mean = with_error(f"{score['mean']:.3f}", score["margin"])
         rows.append(f"| {plain(name)} | {mean} |")
+
     if "ceiling" in results:
         rows.append(f"| best possible | {results['ceiling']:.3f} |")
     table = "\n".join(rows)
@@ -195,6 +201,7 @@ def results_of(saved: SavedClassifier) -> str:
             f"the mean of {results['draws']} draws of labels, with its 95% interval over draws"
             " and test texts"
         )
+
     return f"""\
 The labels are {labels}.
 

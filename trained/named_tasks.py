@@ -46,6 +46,7 @@ def _tasks_on(corpus: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     if corpus not in TASKS:
         known = ", ".join(sorted(TASKS))
         raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {known}")
+
     for name, build in TASKS[corpus].items():
         task = build(REPORT)
         if task.kind == CHARACTER and not trained.vocabulary.is_characters:

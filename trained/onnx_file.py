@@ -58,6 +58,7 @@ def export(trained: Trained, file: Path) -> None:
         raise ConfigError(
             f"PyTorch cannot export model.architecture={architecture} to ONNX"
         ) from error
+
     facts: dict[str, Any] = {"vocabulary": trained.run.vocabulary()}
     if isinstance(trained, SavedClassifier):
         facts["labels"] = trained.labels

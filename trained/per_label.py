@@ -33,4 +33,5 @@ def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         columns = " ".join(f"{score:9.3f}" for score in scores.values())
         print(f"    {shown[i][:16]:16} {columns}   {', '.join(most)}")
         labels[names[i]] = {name: float(score) for name, score in scores.items()}
+
     return {"macro F1": float(f1.mean()), "labels": labels, "confusion": confusion.tolist()}

@@ -49,4 +49,5 @@ def read_until_error(
             return results, f"{name} is not UTF-8 text"
         except ValueError as error:
             return results, f"{name}: {error}"
+
     return results, ""

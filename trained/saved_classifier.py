@@ -117,4 +117,5 @@ def load_classifier(folder: Path) -> SavedClassifier:
     facts = {name: state[name] for name in FACTS}
     classifier = Classifier(trained.model, len(facts["labels"]), facts["kind"]).eval()
     put_weights(classifier.load_state_dict, checkpoint)
+
     return SavedClassifier(**vars(trained), classifier=classifier, **facts)

@@ -33,6 +33,7 @@ def print_tables(results: Results) -> None:
         nats = results["loss.valid_per_character"]
         bits = results["bits_per_character"]
         print(f"  per character        loss {nats:.4f} nats, {bits:.4f} bits")
+
     references = [f"{name} {value:.3f}" for name, value in results["reference_lines"].items()]
     print(f"  reference losses     {', '.join(references)}")
     if "excess" in results:
@@ -45,10 +46,12 @@ def print_tables(results: Results) -> None:
     for name, row in results["masking_rates"].items():
         beside = f"   {_row(counting[name])}" if counting else ""
         print(f"    {name:18} {_row(row)}{beside}")
+
     for title, table in ((f"masked {unit}", "by_class"), ("nearest visible", "by_distance")):
         print(f"  {title}")
         for name, row in results[table].items():
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")
+
     if "phenomena" in results:
         print("  excess by phenomenon")
         for name, row in results["phenomena"].items():
@@ -105,6 +108,7 @@ def print_comparison(measured: Sequence[Measured]) -> None:
                     f"  left out: {n_left_out} of {len(measured)} runs, with the settings and seed"
                     " of an earlier one"
                 )
+
         for number, group in enumerate(groups, start=1):
             n = len(group.losses)
             stderr = statistics.standard_error(group.losses)
@@ -152,6 +156,7 @@ def _versus(group: statistics.Group, first: statistics.Group) -> str:
         if p is None:
             return text
         return f"{text} (p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f} over seeds)"
+
     over_windows = statistics.paired_difference(group.window_losses, first.window_losses)
     mean = over_windows.mean
     margin = over_windows.margin
@@ -159,6 +164,7 @@ def _versus(group: statistics.Group, first: statistics.Group) -> str:
     if margin is None:
         return text
     interval = f"{mean - margin:+.4f} to {mean + margin:+.4f}"
+
     return f"{text} (95% interval for these trained weights on this text alone: {interval})"
 
 

@@ -51,10 +51,12 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
         for task, results in read_results(path).items():
             scores = with_best_baseline(results["scores"])
             tasks.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
+
     if not tasks:
         raise ConfigError(
             f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all"
         )
+
     return {task: dict(sorted(of_task.items())) for task, of_task in tasks.items()}
 
 
@@ -92,6 +94,7 @@ def print_tasks(folder: Path) -> None:
                 score = results["scores"].get(name)
                 cell = with_error(f"{score['mean']:.3f}", score["margin"]) if score else ""
                 cells += f"{cell:>15}"
+
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
             closed = gap_closed(results)
             share = ""
@@ -99,6 +102,7 @@ def print_tasks(folder: Path) -> None:
                 share = f"{closed:.0%}" if closed > 0 else "worse"
             name = in_one_line(task)[:24]
             print(f"  {name:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
+
     save_figure(folder / "tasks.png", figure_of(tasks))
     print(f"  score against the number of labels: {folder / 'tasks.png'}")
 
@@ -115,10 +119,12 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]]) -> Figure:
         draw_panel(panel, task, of_task)
         lines, labels = panel.get_legend_handles_labels()
         legend |= zip(labels, lines, strict=True)
+
     for panel in panels[len(tasks) :]:
         panel.remove()
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(legend), "fontsize": 8}
     figure.legend(list(legend.values()), list(legend), **place)
+
     return figure
 
 
@@ -129,10 +135,12 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
             if name in results["scores"]:
                 score = results["scores"][name]
                 points.append((n_labels, score["mean"], score["margin"] or 0.0))
+
         if points:
             color = "0.6" if name == BEST_BASELINE else f"C{i}"
             numbers, means, margins = zip(*points, strict=True)
             panel.errorbar(numbers, means, margins, color=color, label=name, **POINTS)
+
     for ceiling in {results["ceiling"] for results in of_task.values() if "ceiling" in results}:
         panel.axhline(ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
     low, high = panel.get_ylim()

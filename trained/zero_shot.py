@@ -43,4 +43,5 @@ def pseudo_log_likelihoods(
             log_probs = logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets)
             numbers = torch.tensor(batch)[positions // ids.shape[1]]
             sums.index_add_(0, numbers, log_probs.squeeze(1))
+
     return sums / width

@@ -47,6 +47,7 @@ class Recording:
         for text in texts:
             pages.append(wrap(cells(text, before, self.vocabulary), COLUMNS))
             before = text
+
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]
         # blanks; new characters; written ones
@@ -79,4 +80,5 @@ def picture(lines: list[list[Cell]], height: int) -> Image.Image:
                 drawing.rectangle((left, y, right - 1, y + LINE - 1), fill=HIGHLIGHT)
             drawing.text((left, y), cell.character, fill=COLORS[cell.kind], font=font)
             column += cell.columns
+
     return image

@@ -37,6 +37,7 @@ def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Te
         recorded_inputs([*layers, model.encoder.final_norm]) as calls,
     ):
         model.encoder(inputs)  # at all positions
+
     names = ["embedding", *(f"layer {number}" for number in range(1, len(layers) + 1))]
     return {name: stream[masked] for name, (stream, *_) in zip(names, calls, strict=True)}
 
@@ -57,6 +58,7 @@ def probe(
         results[name] = {
             layer: _r_squared(stream.cpu(), belief, fitted) for layer, stream in streams.items()
         }
+
     return results
 
 
@@ -67,4 +69,5 @@ def _r_squared(stream: Tensor, belief: Tensor, fitted: Tensor) -> float:
     weights = torch.linalg.lstsq(features[fitted], belief[fitted], driver="gelsd").solution
     measured = belief[~fitted]
     error = (measured - features[~fitted] @ weights).square().sum()
+
     return float(1 - error / (measured - measured.mean(0)).square().sum())

@@ -53,6 +53,7 @@ def hidden_spans(
     inputs = windows.masked_fill(holes.scatter(1, columns, True), mask_token)
     exact = truth.floor.log_probability(truth.to_floor(with_span))
     exact -= truth.floor.log_probability(truth.to_floor(inputs))
+
     return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), exact)
 
 
@@ -84,6 +85,7 @@ def joint_consistency(
         kl = {order: _estimate(spans.exact - log_joint(order, spans.windows)) for order in ORDERS}
         written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
         disagreement = {order: _estimate(chosen - log_joint(order, written)) for order in others}
+
     return {"exact": _estimate(-spans.exact), "kl": kl, "disagreement": disagreement}
 
 
@@ -109,6 +111,7 @@ def _filled(
         characters = choose(logs, column)
         total += logs.gather(1, characters)[:, 0]
         inputs.scatter_(1, column, characters)
+
     return inputs, total
 
 

@@ -60,7 +60,9 @@ def wrap(characters: Iterable[Cell], width: int) -> list[list[Cell]]:
         if cell.character == "\n" or (used and used + cell.columns > width):
             lines.append([])
             used = 0
+
         if cell.character != "\n":
             lines[-1].append(cell)
             used += cell.columns
+
     return lines

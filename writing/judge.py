@@ -55,6 +55,7 @@ class Judge:
         excess_mean, excess_stderr = ratio(excess, counted.sum(1))
         impossible, impossible_stderr = ratio(is_cut.any(1).double(), torch.ones(n))
         cuts, cuts_stderr = ratio(PER * is_cut.sum(1).double(), torch.full((n,), length))
+
         return {
             "impossible": impossible,
             "impossible_stderr": impossible_stderr,
@@ -84,6 +85,7 @@ def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
         total = joint.sum(0)
         losses.append(-total.log())
         states = torch.where(total == 0, floor.stationary[:, None], joint / total)
+
     return torch.stack(losses, 1), torch.stack(is_cut, 1)
 
 
@@ -100,4 +102,5 @@ def ratio(sums: Tensor, counts: Tensor) -> tuple[float, float]:
     if n == 1:
         return mean, math.nan
     variance = float((sums - mean * counts).square().sum()) * n / (n - 1)
+
     return mean, math.sqrt(variance) / total

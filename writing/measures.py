@@ -75,6 +75,7 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
         generators = [Generator().manual_seed(i) for i in range(len(windows))]
         losses = order_losses(_sampler(trained, order), windows, generators).sum(1)
         likelihoods[order] = likelihood(losses, windows, trained.vocabulary)
+
     return likelihoods
 
 
@@ -96,6 +97,7 @@ def grammar_measures(
             n_steps = judge.length // chars_per_step
             *_, written = _sampler(trained, order).write(blanks, n_steps, generators)
             texts[f"{order}, {chars_per_step} per step"] = judge.measures(written)
+
     return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": texts}
 
 

@@ -66,7 +66,9 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
         place = (words[word], texts[i][t], texts[i][max(0, t - 1)])
         fitting = [fits(*place) for fits in PHENOMENA.values()]
         phenomena.append(fitting.index(True))
+
     floor, _ = masked_outcomes(truth, shown, hidden, vocabulary.mask_token)
+
     return KnownCharacters(windows, masked, torch.tensor(phenomena), floor)
 
 
@@ -94,4 +96,5 @@ def excess_by_phenomenon(
         excess, stderr = ratio(window[here].bincount(loss - floor, n_windows), counts)
         row = {"n": n, "loss": loss.mean().item(), "floor": floor.mean().item()}
         results[name] = row | {"excess": excess, "stderr": stderr}
+
     return results

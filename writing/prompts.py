@@ -26,6 +26,7 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
         ids = encode(prompt, trained, most_blanks=LONGEST)
     except ValueError as error:
         raise ConfigError(f"--prompt: {error}") from error
+
     mask_token = trained.vocabulary.mask_token
     has_blanks = mask_token in ids
     if length is None:
@@ -38,6 +39,7 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
         raise ConfigError(
             f"the prompt has no blanks and {length} tokens already: use --length for a longer text"
         )
+
     return torch.cat([ids, torch.full((length - len(ids),), mask_token)])
 
 
@@ -60,4 +62,5 @@ def reservation_about(values: Mapping[str, Any]) -> str:
         why = "it expects wrong characters in what it continues, so it writes worse"
     else:
         return ""
+
     return f"the run was trained {how}: {why}; the preset write trains at all rates"

@@ -82,6 +82,7 @@ class Sampler:
                 is_again = is_free & (uniform(generators, ids) < self.remask)
                 is_again &= (k <= n_steps)[:, None]
                 ids = ids.masked_fill(is_again, self.mask_token)
+
             n_to_come = (n_steps - k).clamp(min=0)
             # rounded in whole numbers
             n_left = (2 * n_blanks * n_to_come + n_steps) // (2 * n_steps)
@@ -104,12 +105,14 @@ class Sampler:
         if self.order in BLIND:
             chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
             return chosen, self.log_probabilities(ids, chosen)
+
         log_probs = self.log_probabilities(ids, blanks)
         # All blanks of an empty text are equal. Random ties keep a step from choosing adjacent
         # ones.
         scores = TIE * uniform(generators, ids)
         scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
         chosen = highest(scores, blanks, counts)
+
         return chosen, log_probs[chosen[blanks]]
 
     def write_in_pieces(

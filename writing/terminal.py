@@ -85,4 +85,5 @@ class Screen:
             if self.is_colored and kind in STYLES:
                 text = f"\x1b[{STYLES[kind]}m{text}\x1b[0m"
             parts.append(text)
+
         return "".join(parts)

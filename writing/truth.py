@@ -30,6 +30,7 @@ class TruePosterior(nn.Module):
             raise ValueError(
                 f"the exact posterior is one of characters, and the tokens are {vocabulary.tokens}"
             )
+
         missing = sorted(set(automaton.alphabet) - set(vocabulary.characters))
         if missing:
             raise ValueError(f"the vocabulary lacks the character {missing[0]!r} of the automaton")
@@ -64,6 +65,7 @@ class TruePosterior(nn.Module):
         row = (wanted.cumsum(0) - 1)[chosen]
         logits = torch.full((len(chosen), self.n_tokens), -torch.inf, dtype=torch.float64)
         logits[:, self.token_of_char] = by_char[row].log()
+
         return logits.to(inputs.device)
 
     def _posteriors(self, shown: Tensor, wanted: Tensor) -> Tensor:
@@ -73,9 +75,11 @@ class TruePosterior(nn.Module):
             return self.floor.posteriors(shown, wanted)
         except ValueError:
             possible = self.floor.log_probability(shown).isfinite()
+
         all_posteriors = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
         for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
             if texts.any():
                 posteriors = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
                 all_posteriors[wanted & texts[:, None]] = posteriors
+
         return all_posteriors[wanted]

@@ -49,6 +49,7 @@ def of_equal_pairs(n):
     for one, other in torch.randint(2, (n, 2), generator=GENERATOR).tolist():
         texts = (f"the {ANIMALS[one]} sat", f"a {ANIMALS[other]} ran")
         examples.append(Example(texts, "same" if one == other else "other"))
+
     return Task("pairs", PAIR, examples[: n // 2], examples[n // 2 :])
 
 
@@ -75,9 +76,12 @@ def classifier(trained, n_labels=2, kind=TEXT):
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
     results, _ = compare(with_ngrams, task, n_labels=32, n_draws=2)
     scores = {name: score["mean"] for name, score in results["scores"].items()}
+
     assert scores.pop("most frequent label") < 0.8
     assert min(scores.values()) > 0.97, scores
+
     labels = units(task, task.test, None).all_labels
+
     # of two draws
     assert np.sum(results["confusion"]) == 2 * (labels != NO_LABEL).sum()
     assert "no clear effect" in capsys.readouterr().out
@@ -86,6 +90,7 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, tas
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
     means = [score["mean"] for score in results["scores"].values()]
+
     assert min(means) > 0.38
     assert max(means) < 0.62
 
@@ -99,6 +104,7 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind
     _, ids = units_of(with_ngrams, of_first_letter(40))
     together = scores_of(model, ids)
     alone = torch.cat([scores_of(model, ids[i : i + n]) for i in range(0, len(ids), n)])
+
     assert torch.allclose(together, alone, atol=1e-5)
 
 
@@ -118,6 +124,7 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
     first = tuned(FROZEN_TABLE, 0)
     other = tuned(RATES, 1)
+
     assert changed(probe) == set()
     assert "layers" in changed(first)
     assert changed(other) - changed(first) == {"ngrams"}
@@ -136,6 +143,7 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     features = np.stack([generator.normal(size=64), target], 1)
     candidates = [(np.array([i]), 1.0) for i in (0, 1)]
     (columns, _), _ = classification.regression(features, target, np.arange(64) % 4, candidates)
+
     assert columns.tolist() == [1]
 
 
@@ -148,6 +156,7 @@ def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(with_ngr
     probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
 
     (_, texts), _ = features.call_args
+
     assert 50 <= sum(map(len, texts)) <= 100
 
 
@@ -170,7 +179,9 @@ def test_few_dimensions_give_the_scores_of_all_features():
         return LogisticRegression(tol=1e-8).fit(labelled, np.arange(15) % 3).decision_function(test)
 
     fewer = in_few_dimensions(labelled, test)
+
     assert fewer[0].shape == (15, 12)
+
     np.testing.assert_allclose(scores(*fewer), scores(labelled, test), atol=1e-5)
 
 
@@ -194,6 +205,7 @@ def test_equal_scores_of_a_choice_are_wrong():
     scores = torch.stack([torch.zeros(6), of_right], 1)
 
     right, counts = accuracies(task, scores, units(task, task.test, 9))
+
     assert right.tolist() == [1.0, 0.0, 0.0]
     assert counts.tolist() == [1.0, 1.0, 1.0]
 
@@ -202,7 +214,9 @@ def test_characters_without_a_label_do_not_count():
     example = Example(("abc",), ("x", None, "y"))
     task = Task("t", CHARACTER, [example], [example] * 2)
     part = units(task, task.test, longest=9)
+
     assert part.all_labels.tolist() == [0, NO_LABEL, 1] * 2
+
     right, counts = accuracies(task, torch.tensor([[1.0, 0.0]] * 6), part)
     assert (right.tolist(), counts.tolist()) == ([1.0, 1.0], [2.0, 2.0])
     assert units(task, task.test, longest=2).all_labels.tolist() == [0, NO_LABEL] * 2
@@ -225,13 +239,16 @@ def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
                 ids = text.masked_fill(is_masked, plain.vocabulary.mask_token)
                 logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary]
                 expected += float(logits.double().log_softmax(0)[target]) / width
+
         assert total == pytest.approx(expected, abs=1e-4)
 
 
 def test_characters_that_the_run_does_not_know_become_masks_and_are_scored(plain):
     texts = token_ids(["the cat", "the cät"], plain)
+
     assert plain.vocabulary.decode(texts[0]) == "the cat"
     assert plain.vocabulary.decode(texts[1]) == "the c[MASK]t"
+
     known, unknown = pseudo_log_likelihoods(plain, texts).tolist()
     assert unknown != known
     assert unknown < 0
@@ -242,6 +259,7 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
     ids = token_ids(["the cat", "a dog"] * 4, plain)
     labels = [torch.ones(len(text) if kind == CHARACTER else 1, dtype=torch.int64) for text in ids]
     learned = probed(classifier(plain, 3, kind), ids, labels)
+
     assert scores_of(learned, ids).argmax(1).unique().tolist() == [1]
 
 
@@ -249,9 +267,11 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
 def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws):
     """Draws and test texts have effects of their own. One test text gives no interval."""
     of_one_text = interval(np.ones((5, 1)), np.ones(1))
+
     assert verdict(of_one_text, NGRAMS) == "no verdict"
 
     generator = np.random.default_rng(0)
+
     covered = 0
     for _ in range(1_000):
         of_each_draw = generator.normal(0.5, of_draws, size=(5, 1))
@@ -259,6 +279,7 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws):
         noise = generator.normal(0, 0.3, size=(5, 100))
         gain = interval(of_each_draw + of_texts + noise, np.ones(100))
         covered += abs(gain["mean"] - 0.5) <= gain["margin"]
+
     assert 0.925 < covered / 1_000 < 0.985
 
 
@@ -276,4 +297,5 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     start.d_model = d_model  # only the choice of the precision reads it here
     start.output.register_forward_hook(lambda module, inputs, output: dtypes.add(output.dtype))
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
+
     assert dtypes == {dtype}

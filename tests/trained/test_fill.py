@@ -17,6 +17,7 @@ def filled(trained, *templates, **options):
 
 def test_a_run_fills_what_it_has_learned(with_ngrams):
     (result,) = filled(with_ngrams, "the c_t sat on th_ mat.\na dog ran")
+
     assert result.text == "the cat sat on the mat.\na dog ran"
     assert all(guess.probability > 0.5 for guess in result.guesses)
 
@@ -27,9 +28,12 @@ def test_a_run_fills_what_it_has_learned(with_ngrams):
 def test_only_blanks_change(with_ngrams, template):
     (result,) = filled(with_ngrams, template)
     plain = template.replace("[MASK]", "_")
+
     assert len(result.text) == len(plain)
+
     blanks = [i for i, character in enumerate(plain) if character == "_"]
     assert [guess.offset for guess in result.guesses] == blanks
+
     visible = "".join("_" if i in blanks else c for i, c in enumerate(result.text))
     assert visible == plain
 
@@ -45,6 +49,7 @@ def test_the_most_confident_blank_is_filled_first(with_ngrams):
         probabilities[ids != vocabulary.mask_token] = 0
         position, character = divmod(int(probabilities.argmax()), vocabulary.n_ordinary)
         ids[position] = character
+
     assert filled(with_ngrams, template)[0].text == vocabulary.decode(ids)
 
 
@@ -71,6 +76,7 @@ def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with
 def test_candidates_are_characters_in_order_of_their_probability(with_ngrams):
     (result,) = filled(with_ngrams, "the c_t", n_candidates=1_000)
     characters, probabilities = zip(*result.guesses[0].candidates, strict=True)
+
     assert sorted(characters) == with_ngrams.vocabulary.characters
     assert list(probabilities) == sorted(probabilities, reverse=True)
     assert sum(probabilities) == pytest.approx(1.0, abs=1e-4)  # without special tokens
@@ -85,6 +91,7 @@ def test_escaped_symbols_stand_for_themselves(tmp_path, train):
     text = written(tmp_path / "text.txt", "a_b [c] \\d " * 2_000)
     run = train(data__corpus=text, training__max_steps=1).run
     trained = load_trained(str(run.path))
+
     assert trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12]) == "a_b [c] \\d \\"
     assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["
 
@@ -96,6 +103,7 @@ def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
     template = "".join("_" if i in positions else character for i, character in enumerate(whole))
     ids = encode(template, with_ngrams)
     (result,) = fill(with_ngrams, [ids])
+
     assert result.text == whole
     assert [guess.offset for guess in result.guesses] == list(positions)
 
@@ -108,11 +116,13 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
         for _, part in cut:
             assert part.start == covered[-1]
             covered.append(part.stop)
+
         assert covered[-1] == length
         for window, part in cut:
             assert window.stop - window.start <= longest
             assert part.start == 0 or part.start - window.start >= longest // 4
             assert part.stop == length or window.stop - part.stop >= longest // 4
+
         if longest > 1:
             for (one, _), (two, _) in pairwise(cut):
                 assert 2 * (one.stop - two.start) >= longest

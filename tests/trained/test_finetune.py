@@ -36,16 +36,20 @@ def finetuned(trained, *words):
 
 def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys):
     assert finetuned(with_ngrams, "--task", csv_file, "--labels", 16, "--draws", 2) == 0
+
     output, progress = capsys.readouterr()
     assert "animals.csv: 16 labelled of 28, 12 for testing, 2 labels, 2 draws of labels" in output
+
     (results,) = json.loads((with_ngrams.run.path / "tasks-16.json").read_text()).values()
     assert results["scores"]["most frequent label"]["mean"] == 0.5
     assert results["scores"]["character n-grams"]["mean"] == 1.0
     assert set(results["gains"]) == {"from scratch", "character n-grams"}
     assert sum(map(sum, results["confusion"])) == 2 * 12
     assert 0 <= results["macro F1"] <= 1
+
     lines = re.findall(r"draw (\d), (.*): [\d.]+ \(", progress)
     methods = [PRETRAINED, PROBE, FROM_SCRATCH, NGRAMS, FREQUENT]
+
     assert lines == list(product("01", methods))
 
 
@@ -57,15 +61,20 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
     for file in folder.glob("tasks*"):  # of other tests
         file.unlink()
     words = [str(folder), "--tasks"]
+
     assert "has learned no task: run python finetune.py" in refusal(evaluate.main, *words)
+
     other.write_bytes(csv_file.read_bytes())
+
     kept = {}
     for task, n_labels in ((csv_file, 8), (csv_file, 16), (other, 8)):
         assert finetuned(plain, "--task", task, "--labels", n_labels, "--draws", 1) == 0
         results = json.loads((folder / f"tasks-{n_labels}.json").read_text())
         assert kept.get(n_labels, {}).items() <= results.items()
         kept[n_labels] = results
+
     assert len(results) == 2
+
     _, last = results.popitem()
     assert (last["labelled"], last["test"], last["draws"]) == (8, 12, 1)
     assert {gain["verdict"] for gain in last["gains"].values()} == {"no verdict"}
@@ -78,8 +87,10 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
             content = json.dumps({"newest": last | {"ceiling": ceiling}})
             path = written(folder / f"tasks-{n}.json", content)
             os.utime(path, (seconds, seconds))
+
         (row,) = re.findall("^  newest.*", printed(evaluate.main, *words), re.M)
         assert "0.125" in row
+
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -88,6 +99,7 @@ def test_the_picture_ends_at_the_lowest_and_the_highest_score():
     low = {"mean": 0.1, "margin": 0.6}
     scores = {PRETRAINED: high, BEST_BASELINE: low}
     (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
+
     assert panel.get_ylim() == (-0.02, 1.02)
 
 
@@ -136,6 +148,7 @@ def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file,
     path = written(plain.run.path / "tasks-9.json", content)
     line = refusal(main, plain.run.path, "--task", csv_file, "--labels", 9)
     path.unlink()
+
     assert f"{path} is damaged" in line
 
 
@@ -143,6 +156,7 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
     keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
     trained = small_run(tmp_path / "run", text_file, training__max_steps=1, **keys)
     line = refusal(main, trained.run.path, "--task", csv_file)
+
     assert "model.architecture=labml_nn: only modern without" in line
 
 
@@ -151,5 +165,7 @@ def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
     for name in list(sys.modules):
         if name.startswith(("sklearn.", "trained.baselines", "trained.comp", "trained.classif")):
             monkeypatch.delitem(sys.modules, name)
+
     line = refusal(main, plain.run.path, "--task", csv_file)
+
     assert "pip install -r requirements-finetune.txt" in line

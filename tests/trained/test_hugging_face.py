@@ -65,6 +65,7 @@ def test_the_card_of_a_run_without_figures_says_so(rows, text):
 def test_a_card_names_no_folder_of_this_machine(exported, text_file):
     _, folder = exported
     card = (folder / "README.md").read_text()
+
     assert f"data.corpus={text_file.name}" in card
     assert str(text_file.parent) not in card
 
@@ -83,6 +84,7 @@ def test_logits_are_those_of_the_run(exported):
     ids = random_ids(trained, 1, 64)
     with torch.no_grad():
         unknown = model(ids).logits[..., trained.vocabulary.n_tokens :]
+
     assert (unknown < -1_000).all()  # [UNK] is never predicted if the run lacks it
 
 
@@ -101,17 +103,20 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     trained, folder = exported
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     vocabulary = trained.vocabulary
+
     texts = ["the cat\n sat  on, the mat.\nCome in, O King!\n", "why do the birds sing?"]
     for text in texts:
         ids = tokenizer(text)["input_ids"]
         assert ids == vocabulary.encode(text).tolist()
         if vocabulary.tokens in ("characters", "bytes"):
             assert tokenizer.decode(ids) == text
+
     if not vocabulary.is_characters or vocabulary.unknown_token is not None:
         assert tokenizer(EXTRA)["input_ids"] == vocabulary.encode(EXTRA).tolist()
     if vocabulary.is_characters:
         special = [tokenizer.mask_token_id, tokenizer.unk_token_id]
         assert tokenizer("a[MASK]é")["input_ids"][1:] == special
+
     assert tokenizer.mask_token_id == vocabulary.mask_token
     assert tokenizer.pad_token_id == vocabulary.padding_token
     assert vocabulary.unknown_token in (None, tokenizer.unk_token_id)
@@ -126,8 +131,10 @@ def test_special_tokens_survive_saving(exported, tmp_path):
     tokenizer.save_pretrained(tmp_path / "again")
     model.save_pretrained(tmp_path / "again")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+
     assert again.special_tokens_map == tokenizer.special_tokens_map
     assert again.model_max_length == 64
+
     ids = torch.tensor([again("the c[MASK]t").input_ids])
     with torch.no_grad():
         assert torch.equal(opened(tmp_path / "again")(ids).logits, model(ids).logits)
@@ -142,6 +149,7 @@ def test_fill_mask_fills(exported):
     ((text, [ours]),) = folio_fill(trained, [encode(template, trained)], n_candidates=5)
 
     best = guesses[0]
+
     assert 0 <= best["token"] < trained.vocabulary.n_ordinary
     if trained.vocabulary.is_characters:
         characters = [character for character, _ in ours.candidates]
@@ -163,6 +171,7 @@ def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     truth = validation.windows[validation.masked]
     accuracy = (torch.tensor(tokens) == truth).float().mean().item()
     best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
+
     assert accuracy == pytest.approx(best["accuracy.valid"], abs=0.005)
 
 
@@ -174,6 +183,7 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     with torch.no_grad():
         vectors = opened(folder, transformers.AutoModel)(**batch).last_hidden_state
         expected = trained.model.encoder(batch["input_ids"][:1, :7])
+
     assert torch.allclose(vectors[0, :7], expected[0], atol=1e-4)
 
     auto = transformers.AutoModelForSequenceClassification
@@ -181,12 +191,14 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     if trained.encoder.ngrams is not None:  # the decoder gives the surprise
         assert torch.equal(classifier.decoder.weight, classifier.get_input_embeddings().weight)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
+
     losses = []
     for _ in range(5):
         losses.append(classifier(**batch, labels=torch.tensor([0, 2])).loss)
         optimizer.zero_grad()
         losses[-1].backward()
         optimizer.step()
+
     assert losses[-1] < losses[0]
 
 

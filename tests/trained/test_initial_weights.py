@@ -32,7 +32,9 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     )
     before = old.configs.data.vocabulary
     after = new.data.vocabulary
+
     assert set(before.characters) | set(text) == set(after.characters)
+
     copied(new, old.run, **keys)
     ids = [after.id_of(token) for token in (*before.characters, *before.special_tokens)]
     masked = before.encode("why do the birds sing?")
@@ -40,6 +42,7 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     with torch.no_grad():
         expected = old.configs.network.eval()(masked[None])
         logits = new.network.eval()(torch.tensor(ids)[masked][None])
+
     assert torch.allclose(logits[:, ids], expected, atol=1e-5)
 
 
@@ -73,6 +76,7 @@ def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
     weights = old.configs.network.state_dict()
     symbols = weights.pop("encoder.ngrams.symbols")
     new.load_state_dict(weights)
+
     assert torch.equal(new.encoder.ngrams.symbols, symbols)
 
 
@@ -81,19 +85,24 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     text = written(tmp_path / "new.txt", "The cat sat on 1 mat.\n" * 200)
     words = [f"data.corpus={text}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
     command = parse(["--init-from", str(old.path), "data.extra_characters=é", *words])
+
     assert command.values["model.d_model"] == 32
     assert set(command.values["data.extra_characters"]) == {*old.vocabulary()["characters"], "é"}
     assert command.values["initial_weights"] == "old"
     assert parse(["--init-from", str(old.path)]).values["logs"] == "logs"
     assert main(["--init-from", str(old.path), *words]) == 0
+
     new = find_run("last", tmp_path / "logs")
     assert set(new.vocabulary()["characters"]) == set(old.vocabulary()["characters"]) | {"T", "1"}
     # the config names the initial weights
     assert main(["--config", str(new.config_path), *words]) == 0
+
     again = find_run("last", tmp_path / "logs")
     assert main(["--config", str(new.config_path), *words, "initial_weights="]) == 0
+
     fresh = find_run("last", tmp_path / "logs")
     first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
+
     assert first[0] == first[1] < 0.9 * first[2]
     assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0
 
@@ -104,6 +113,8 @@ def test_weights_of_an_earlier_version_bring_their_ngrams(train, corpus_file, mo
     with monkeypatch.context() as earlier:
         earlier.setattr("model.ngrams.NGRAMS", ((-2, -1), (-1, 1), (-1, 1, 2), (-4, -3, -2, -1)))
         old = train(data__corpus=str(corpus_file), training__max_steps=2, **keys)
+
     new = copied(configs_for(corpus_file, **keys), old.run, **keys)
     ids = old.configs.data.vocabulary.encode("the cat sat")[None]
+
     assert torch.equal(new.network.eval()(ids), old.configs.network.eval()(ids))

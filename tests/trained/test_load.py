@@ -9,12 +9,14 @@ def test_one_thread_is_chosen_while_it_is_clearly_faster(train, two_threads, mon
     trained = load.load(train(training__max_steps=2).run)
     measured = load.seconds_by_threads
     forward = trained.model.forward
+
     # as one's own may be
     monkeypatch.setattr(trained.model, "forward", lambda ids, positions: forward(ids, positions))
     for seconds, expected in (({2: 1.0, 1: 0.95}, 2), ({2: 1.0, 1: 0.5}, 1), ({2: 0.5, 1: 1.0}, 2)):
 
         def found(call, numbers, seconds=seconds):
             assert min(measured(call, numbers).values()) > 0
+
             return seconds
 
         monkeypatch.setattr(load, "seconds_by_threads", found)

@@ -9,6 +9,7 @@ from training.evaluation import masked_outcomes
 
 def test_sweep_masks_have_their_rate_in_every_window():
     assert set(measures.sweep_masks(50, 0.3).sum(1).tolist()) == {77}
+
     counts = measures.sweep_masks(2_000, None).sum(1)
     assert 1 <= counts.min() < 10
     assert 245 < counts.max() <= 255
@@ -41,6 +42,7 @@ def test_the_measures_of_a_model_with_known_predictions():
     for table in tables.values():
         assert sum(row["n"] for row in table.values()) == 76
     by_class = tables["by_class"]
+
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
     # left neighbors differ
@@ -48,15 +50,18 @@ def test_the_measures_of_a_model_with_known_predictions():
 
     constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), masked)
     single = measures.one_at_a_time(model, constant, vocabulary.mask_token)
+
     assert single["n"] == 2 * 32
     # wrong at the first character of each window, which has none on its left
     assert single["accuracy"] == 62 / 64
+
     rates = measures.sweep(model, constant, vocabulary.mask_token)
     assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3
 
 
 def test_span_masks_are_separate_spans_within_the_budget():
     spans = measures.span_masks(50)
+
     assert set(spans.sum(1).tolist()) == {35}
     for row in spans.int().tolist():
         runs = "".join(map(str, row)).replace("0", " ").split()
@@ -67,5 +72,6 @@ def test_a_text_without_words_has_no_measure_of_whole_words():
     vocabulary = Vocabulary("-! ")
     numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
     results = measures.hard_masks(copier(vocabulary.n_tokens), numbers, vocabulary)
+
     assert results["whole words"] == {"n": 0, "loss": None, "accuracy": None}
     assert results["spans of 5"]["n"] == 35

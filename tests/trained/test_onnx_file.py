@@ -18,14 +18,16 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
     export(trained, file)
     size = file.stat().st_size
+
     assert "torchvision" not in caplog.text  # without it, PyTorch warns of unused operators
 
     quantize(file)
-
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here
     assert list(tmp_path.glob("*.onnx")) == [file]
+
     session = onnxruntime.InferenceSession(file)
     metadata = session.get_modelmeta().custom_metadata_map
+
     assert json.loads(metadata["vocabulary"]) == trained.run.vocabulary()
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
         ids = random_ids(trained, *shape)

@@ -34,14 +34,17 @@ def predicted(logs, printed):
 def test_blanks_are_filled(predicted):
     assert predicted("the c_t sat on the m[MASK]t.") == "the cat sat on the mat.\n"
     assert predicted("the c_t", "a d_g") == "the cat\na dog\n"
+
     first, second = predicted("the c_t sat", "--top", "3").splitlines()
     offset, *candidates = second.strip().split("  ")
+
     assert (first, offset, len(candidates)) == ("the cat sat", "5", 3)
     assert candidates[0].startswith("'a' ")
 
 
 def test_texts_without_blanks_are_counted_on_standard_error(logs, capsys):
     assert main(["last", "a dog", "the c_t", "--logs", str(logs)]) == 0
+
     output, error = capsys.readouterr()
     assert output == "a dog\nthe cat\n"
     assert error.startswith("1 text(s) without a blank: write _ or [MASK]")
@@ -49,9 +52,12 @@ def test_texts_without_blanks_are_counted_on_standard_error(logs, capsys):
 
 def test_json_is_for_programs(predicted):
     result = json.loads(predicted("the c_t sat", "--json", "--top", "2"))
+
     assert result["text"] == "the cat sat"
+
     (blank,) = result["blanks"]
     assert blank["offset"] == 5
+
     candidates = blank["candidates"]
     assert [list(each) for each in candidates] == [["character", "probability"]] * 2
 
@@ -68,7 +74,9 @@ def test_a_run_that_could_not_be_trained_here_predicts(logs, predicted):
     run = find_run("last", logs)
     before = run.config()
     run.save_config(before | {"training.chars_per_step": 2**30})
+
     assert predicted("the c_t") == "the cat\n"
+
     run.save_config(before)
 
 
@@ -107,6 +115,7 @@ def test_lines_of_json_are_answered_in_order(predicted, piped):
     first, *wrong = map(json.loads, predicted("--serve").splitlines())
 
     assert first["offsets"] == [5]
+
     ((best, _),) = first["candidates"]
     assert best[0] == "a"
     assert len(first["attention"]) == 7
@@ -124,6 +133,7 @@ def test_lines_come_as_they_arrive():
             return next(self.chunks)
 
     first, second, *none, last = lines(Pipe())
+
     assert first == [("line 1", b"one")]
     assert second == [("line 2", b"two"), ("line 3", b"")]
     assert none == [[], []]
@@ -159,7 +169,9 @@ def filtered(logs, tmp_path, fork_server):
         program = fork_server.start(words, standard_input=str(lines))
         output = program.stdout.read()
         error = program.stderr.read()
+
         assert program.wait(60) == 0
+
         return output, int(error.split()[-1])
 
     return filtered
@@ -168,6 +180,7 @@ def filtered(logs, tmp_path, fork_server):
 def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(filtered):
     _, memory_of_few = filtered("the c_t sat\n\n_\n" * 33)
     output, memory_of_many = filtered("the c_t sat\n\n_\n" * 3_333)
+
     assert output.startswith("the cat sat\n\n")
     assert output.count("\n") == 3 * 3_333
     assert memory_of_many < memory_of_few + 100_000
@@ -184,5 +197,6 @@ def test_the_lines_before_a_bad_one_are_answered(logs, refusal, piped, bad, mess
 
 def test_a_closed_standard_input_is_one_line(logs, refusal, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)  # as Python does for `predict.py RUN <&-`
+
     assert "standard input is closed" in refusal(main, "last", "--logs", logs)
     assert main(["last", "the c_t", "--logs", str(logs)]) == 0

@@ -33,6 +33,7 @@ def csv_of(path, kind):
         text = f"{('a', 'the')[i // 2 % 2]} {animal} sat {'on the mat'[: i % 9]}"
         label = animal if kind == "texts" else re.sub("[^v]", "-", re.sub("[aeiou]", "v", text))
         rows.append(f"{text},{label}")
+
     return written(path, "\n".join(rows))
 
 
@@ -42,7 +43,9 @@ def folder(request, few_steps, trained, tmp_path_factory):
     file = csv_of(tmp_path_factory.mktemp("csv") / "own.csv", request.param)
     path = tmp_path_factory.mktemp("saved") / "classifier"
     words = ["--task", str(file), "--labels", "24", "--draws", "1", "--save", str(path)]
+
     assert finetune.main([str(trained.run.path), *words]) == 0
+
     return path
 
 
@@ -60,6 +63,7 @@ of_both_kinds = of(OF_TEXTS, OF_CHARACTERS)
 @of_texts
 def test_predict_labels_texts(folder, printed):
     lines = printed(predict.main, folder, *TEXTS).splitlines()
+
     assert [line.split()[0] for line in lines] == ["cat", "dog", "cat"]
 
     result = json.loads(printed(predict.main, folder, "a dog", "--json", "--top", 9))
@@ -71,6 +75,7 @@ def test_predict_labels_texts(folder, printed):
 def test_texts_of_standard_input_all_have_a_label(folder, piped, capsys):
     """Empty lines and unknown characters too."""
     piped("the cat\n\na dög Ω\n".encode() + b"x" * 99)
+
     assert predict.main([str(folder)]) == 0
 
     output = capsys.readouterr()
@@ -83,11 +88,13 @@ def test_texts_of_standard_input_all_have_a_label(folder, piped, capsys):
 @of_characters
 def test_predict_labels_the_pieces_of_texts(folder, printed):
     lines = printed(predict.main, folder, "the cat").splitlines()
+
     assert lines[0].startswith("'th'  - ")
     assert lines[1].startswith("'e'  v ")
 
     result = json.loads(printed(predict.main, folder, "the cat", "--json"))
     pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in result["pieces"]]
+
     assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
 
 
@@ -99,14 +106,17 @@ def test_other_scripts_say_that_it_is_a_classifier(folder, refusal):
 @of_both_kinds
 def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
+
     saved = load_classifier(folder)
     task = "text-classification"
     auto = transformers.AutoModelForSequenceClassification
     if saved.kind != "text":
         task = "token-classification"
         auto = transformers.AutoModelForTokenClassification
+
     model = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+
     ours = torch.cat(saved.probabilities(TEXTS))
     for side in ("left", "right"):
         inputs = tokenizer(TEXTS, padding=True, padding_side=side, return_tensors="pt")
@@ -118,6 +128,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
 
     classify = transformers.pipeline(task, str(tmp_path / "model"), trust_remote_code=True)
     labels = {each.get("label", each.get("entity")) for each in classify("the cat")}
+
     assert labels <= set(saved.labels)
 
     card = (tmp_path / "model" / "README.md").read_text()
@@ -132,7 +143,9 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
 def test_an_onnx_file_has_the_labels(folder, tmp_path, capsys):
     """The export itself compares the scores of the file with those of the classifier."""
     file = tmp_path / "model.onnx"
+
     assert export.main([str(folder), "--to", "onnx", str(file)]) == 0
+
     metadata = onnxruntime.InferenceSession(file).get_modelmeta().custom_metadata_map
     assert json.loads(metadata["labels"]) == load_classifier(folder).labels
 
@@ -183,8 +196,10 @@ def test_names_of_labels_cannot_command_a_terminal_or_a_page(folder, tmp_path, p
     labels = ["\x1b[31m\n", "<script>|"]
     copy = changed(folder, tmp_path, {"labels": labels})
     lines = printed(predict.main, copy, *TEXTS, "--top", 2).splitlines()
+
     assert len(lines) == len(TEXTS)
     assert all(r"\x1b[31m\n" in line for line in lines)
+
     card = model_card.card(load_classifier(copy))
     assert r"The labels are \\x1b\[31m\\n, \<script\>\|." in card
 
@@ -197,6 +212,7 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
         assert "--save" in line
 
     line = refusal(export.main, folder, "--to", "csv", tmp_path / "x.csv")
+
     assert "is a classifier: use --to huggingface or --to onnx" in line
 
 
@@ -218,10 +234,12 @@ def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed,
     words = ["--task", file, "--draws", 1, "--save", saved]
 
     output = printed(finetune.main, trained.run.path, *words)
+
     assert rf"is saved: printf 'TEXT\tTEXT\n' | python predict.py {saved}" in output
 
     output = printed(predict.main, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran")
     assert [line.split()[0] for line in output.splitlines()] == ["same", "other"]
 
     assert "text 1: a pair is two texts" in refusal(predict.main, saved, "the cat")
+
     refusal(export.main, saved, "--to", "onnx", tmp_path / "x.onnx")

@@ -24,13 +24,16 @@ def test_blanks_are_tokens(trained, printed):
     (blank,) = result["blanks"]
     name = "character" if trained.vocabulary.tokens == "characters" else "token"
     first = blank["candidates"][0][name]
+
     assert result["text"][blank["offset"] : blank["offset"] + len(first)] == first
     assert len(blank["candidates"]) == 2
     assert printed(predict.main, path, "the __ sat", "Zoë _").count("\n") >= 2
     if trained.vocabulary.is_characters:
         # "ë" is read as [UNK], and stays
         assert printed(predict.main, path, "Zoë _").startswith("Zoë ")
+
     ids = encode(r"the _\_[MASK]", trained)
+
     assert (ids == trained.vocabulary.mask_token).sum() == 2
 
 
@@ -43,9 +46,11 @@ def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, printed, pipe
 def test_it_is_measured(trained, printed):
     output = printed(evaluate.main, trained.run.path)
     results = json.loads((trained.run.path / "evaluation.json").read_text())
+
     assert "counting does not apply" in output
     assert "counting" not in results
     assert (trained.run.path / "evaluation.png").exists()
+
     best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
     assert results["loss.valid"] == pytest.approx(best["loss.valid"], abs=1e-6)
     if trained.vocabulary.tokens == "characters":
@@ -58,6 +63,7 @@ def test_it_is_measured(trained, printed):
 def test_it_is_fine_tuned(few_steps, trained, tmp_path, printed):
     file = csv_of_animals(tmp_path / "animals.csv", " Ω")
     output = printed(finetune.main, trained.run.path, "--task", file, "--draws", 1)
+
     assert "28 labelled of 28, 12 for testing" in output
     assert ("the models read them as [UNK]" in output) == (
         trained.vocabulary.tokens == "characters"
@@ -78,6 +84,7 @@ def test_characters_are_compared_with_characters_only(trained):
 def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(trained):
     run = trained.run
     again = load_trained(str(run.path))
+
     assert again.vocabulary.description() == run.vocabulary()
     assert again.data().vocabulary is again.vocabulary
     assert again.vocabulary.unknown_token == trained.vocabulary.unknown_token
@@ -96,6 +103,7 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
 
 def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, printed):
     paths = []
+
     losses = []
     for tokens in ("characters", "bytes", "bpe:270"):
         path = tmp_path / tokens
@@ -108,7 +116,9 @@ def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, p
     output = printed(evaluate.main, *paths)
 
     lines = output[output.index("side by side") :].splitlines()
+
     assert "no verdict" in lines[0]
+
     numbers = np.array([line.split()[1:4:2] for line in lines[1:]], dtype=float)
     np.testing.assert_allclose(numbers[:, 0], losses, rtol=0, atol=1e-4)
     np.testing.assert_allclose(numbers[:, 1], losses / np.log(2), rtol=0, atol=1e-4)
