@@ -53,6 +53,7 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
         step = -(-sum(map(len, texts)) // MAX_CHARACTERS)
         texts = texts[::step]
         labels = labels[::step]
+
     read = features_of(classifier, texts)
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
@@ -72,10 +73,10 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     if len(set(target)) > 1:
         # both texts of a choice in one
         fold = example[kept] // (2 if classifier.kind == CHOICE else 1) % FOLDS
-        candidates = [classifier.chosen]
-        if not classifier.chosen:
-            candidates = list(product(columns_of(classifier), INVERSE_PENALTIES))
-        classifier.chosen, model = regression(features, target, fold, candidates)
+        candidates = product(columns_of(classifier), INVERSE_PENALTIES)
+        if classifier.chosen:
+            candidates = [classifier.chosen]
+        classifier.chosen, model = regression(features, target, fold, list(candidates))
         coefficients = model.coef_
         intercepts = model.intercept_
         if len(model.classes_) == 2:  # scikit-learn has one row for two labels
@@ -87,9 +88,11 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
         bias -= weight @ mean
     else:
         bias[target[0]] = 0.0
+
     with torch.no_grad():
         classifier.output.weight.copy_(torch.from_numpy(weight))
         classifier.output.bias.copy_(torch.from_numpy(bias))
+
     return classifier
 
 
@@ -121,12 +124,12 @@ def regression(
             probabilities[:, model.classes_] = model.predict_proba(some[~inner][:, columns])
             of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
             of_folds.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
+
         return float(np.mean(of_folds)) if of_folds else -np.inf
 
-    best = candidates[0]
-    if len(candidates) > 1:
-        best = max(candidates, key=log_likelihood)
+    best = candidates[0] if len(candidates) == 1 else max(candidates, key=log_likelihood)
     columns, c = best
+
     return best, fitted(features[:, columns], target, c)
 
 
@@ -146,6 +149,7 @@ def fitted(
     model.fit(features @ basis, labels)
     model.coef_ = model.coef_ @ basis.T
     model.n_features_in_ = n_features
+
     return model
 
 
@@ -161,6 +165,7 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
     choices = [every, last_layer, every[layer >= classifier.n_layers]]
     if classifier.kind != CHARACTER:
         choices.append(every[2 * classifier.n_features :])
+
     return choices
 
 
@@ -202,17 +207,17 @@ def fine_tuned(
             warmed_up = (number + 1) / len(batches) / WARMUP
             set_learning_rate(optimizers, min(warmed_up, (1 - progress) / (1 - WARMUP)))
             read: list[Tensor] = []
-            targets: list[Tensor] = []
-            for i in batch.tolist():
+            for i in batch:
                 read += texts[per_label * i : per_label * (i + 1)]
-                targets.append(labels[i])
-            target = pad_sequence(targets, batch_first=True, padding_value=NO_LABEL)
+            target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
             with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
                 scores = classifier(*padded(read)).view(target.numel(), -1)
                 loss = F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
+
             loss.backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:
                 optimizer.step()
             classifier.zero_grad()
+
     return classifier.eval()

@@ -4,9 +4,7 @@ with few labels."""
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import cache, partial
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +88,7 @@ def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
         return {"mean": mean, "margin": None}
     of_draws = (right.sum(1) / counts.sum()).var(ddof=1) / n_draws
     of_texts = (right.mean(0) - mean * counts).var(ddof=1) * n_test / counts.sum() ** 2
+
     return {"mean": mean, "margin": margin_of_sum([of_draws, of_texts], [n_draws - 1, n_test - 1])}
 
 
@@ -105,6 +104,7 @@ def compare(
     if task.kind == CHARACTER and not trained.vocabulary.is_characters:
         tokens = trained.vocabulary.tokens
         raise ConfigError(f"{title} has a label per character, and the run's tokens are {tokens}")
+
     names = label_names(task)
     n_pool = len(task.pool)
     n_labelled = min(n_labels, n_pool)
@@ -118,16 +118,23 @@ def compare(
     answers = answers_of(trained, task, n_labels, range(n_draws))
     scores = results(answers.right, answers.counts, ceiling_of(task, trained))
     of_labels = {} if task.kind == CHOICE else per_label(answers.confusion, names)
+
     return sizes | scores | of_labels, answers.learned
 
 
 def ceiling_of(task: Task, trained: Trained) -> float | None:
     """The best possible score; None if it is unknown, or if the run reads only the beginning of a
     text."""
-    texts = list(chain.from_iterable(example.texts for example in task.test))
-    if task.ceiling is None or n_cut(texts, trained):
+    if task.ceiling is None or n_cut(texts_of(task.test), trained):
         return None
     return task.ceiling()
+
+
+def texts_of(examples: Sequence[Example]) -> list[str]:
+    texts: list[str] = []
+    for example in examples:
+        texts += example.texts
+    return texts
 
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
@@ -141,32 +148,39 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
         report(f"{ZERO_SHOT}: each character of {len(test.texts):,} texts")
         likelihoods = pseudo_log_likelihoods(trained, test_ids)
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
+
     confusion = np.zeros((n_names, n_names), dtype=int)
-    # of all probes
-    frozen = cache(partial(features_of, Classifier(trained.model, n_names, task.kind), test_ids))
+    # of all probes; those of all characters are too large
+    frozen = None
+    if task.kind != CHARACTER:
+        frozen = features_of(Classifier(trained.model, n_names, task.kind), test_ids)
     began = time.monotonic()
     for i, draw in enumerate(draws):
         if i:
             left = (time.monotonic() - began) / i * (len(draws) - i)
             report(f"about {left:.0f} s left for {in_one_line(task.name)}")
-        for name, learn in methods_of(trained, task, task.draw(n_labels, draw), test, draw).items():
-            started = time.monotonic()
-            scores = learned = learn()
+
+        started = time.monotonic()
+        for name, learned in learn(trained, task, task.draw(n_labels, draw), test, draw):
+            scores = learned
             if isinstance(learned, Classifier):
-                is_frozen = learned.model is trained.model
-                # of all characters they are too large
-                features = frozen() if is_frozen and task.kind != CHARACTER else None
+                features = frozen if learned.model is trained.model else None
                 scores = scores_of(learned, test_ids, features)
+
             correct, counts = accuracies(task, scores, test)
             if name == PRETRAINED:
                 predicted = scores.argmax(1).numpy()
                 labels = test.all_labels.numpy()
                 confusion += confusion_matrix(labels, predicted, labels=range(n_names))
                 tuned = tuned or [learned]
+
             right.setdefault(name, []).append(correct)
             share = float(correct.sum() / counts.sum())
             report(f"draw {draw}, {name}: {share:.3f} ({time.monotonic() - started:.1f} s)")
+            started = time.monotonic()
+
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
+
     return Answers(rows, counts.numpy(), confusion, tuned[0])
 
 
@@ -183,15 +197,18 @@ def results(
     for name, score in scores.items():
         mean = with_error(f"{score['mean']:.3f}", score["margin"])
         print(f"  {name:24} {mean}")
+
     first_draw = float(right[PRETRAINED][0].sum() / counts.sum())
     summary: dict[str, Any] = {"scores": scores, "first draw": first_draw}
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
         summary["ceiling"] = ceiling
+
     closed = gap_closed(summary)
     if closed is not None:
         share = f"{closed:.0%} of the gap between the best baseline and the ceiling is closed"
         print(f"  {share if closed > 0 else 'the best baseline is better'}")
+
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:
@@ -200,45 +217,37 @@ def results(
             gains[name] = gain
             mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
             print(f"  gain over {name + ':':19} {mean}, {gain['verdict']}")
+
     return summary | {"gains": gains}
 
 
-def methods_of(
+def learn(
     trained: Trained, task: Task, examples: Sequence[Example], test: Units, draw: int
-) -> dict[str, Callable[[], Any]]:
-    """The methods for one draw of labels: name -> a function that learns from them, and returns a
-    classifier or the scores of the test."""
+) -> Iterator[tuple[str, Any]]:
+    """The methods for one draw of labels, one after the other: the name, and the classifier that
+    learned from them or its scores of the test."""
     labelled = units(task, examples, trained.longest_text)
     labels = labelled.labels
     ids = token_ids(labelled.texts, trained)
     n_labels = len(label_names(task))
 
-    @cache
-    def probe() -> Classifier:
-        return probed(Classifier(trained.model, n_labels, task.kind), ids, labels)
+    probe = probed(Classifier(trained.model, n_labels, task.kind), ids, labels)
+    effort = effort_for(probe, ids, labels, draw)
+    yield PRETRAINED, fine_tuned(probe, ids, labels, **effort, seed=draw)
+    yield PROBE, probe
 
-    def pretrained() -> Classifier:
-        effort = effort_for(probe(), ids, labels, draw)
-        return fine_tuned(probe(), ids, labels, **effort, seed=draw)
+    initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
+    start = probed(Classifier(initial, n_labels, task.kind), ids, labels)
+    yield FROM_SCRATCH, fine_tuned(start, ids, labels, **UNTRAINED, seed=draw)
 
-    def from_scratch() -> Classifier:
-        initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
-        start = probed(Classifier(initial, n_labels, task.kind), ids, labels)
-        return fine_tuned(start, ids, labels, **UNTRAINED, seed=draw)
-
-    methods: dict[str, Callable[[], Any]] = {
-        PRETRAINED: pretrained,
-        PROBE: probe,
-        FROM_SCRATCH: from_scratch,
-    }
     if task.kind == CHARACTER:
-        methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
+        yield CONTEXT, by_context(labelled, test, n_labels)
     else:
-        methods[NGRAMS] = lambda: by_ngrams(labelled, test, n_labels)
+        yield NGRAMS, by_ngrams(labelled, test, n_labels)
+
     if task.kind != CHOICE:
         pool = units(task, task.pool, trained.longest_text)
-        methods[FREQUENT] = lambda: by_frequency(pool, test, n_labels)
-    return methods
+        yield FREQUENT, by_frequency(pool, test, n_labels)
 
 
 def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], seed: int) -> Effort:
@@ -261,12 +270,12 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], s
 
 def print_unknown(trained: Trained, task: Task) -> None:
     """Print how many texts are cut, and how many characters the run cannot read."""
-    examples = [*task.pool, *task.test]
-    texts = list(chain.from_iterable(example.texts for example in examples))
+    texts = texts_of([*task.pool, *task.test])
     n_long = n_cut(texts, trained)
     if n_long:
         longest = f"{trained.longest} {trained.vocabulary.tokens}"
         print(f"{n_long:,} texts are longer than the run's windows: they are cut to {longest}")
+
     n_missing = n_unknown(texts, trained.vocabulary)
     if n_missing:
         read_as = "[MASK]" if trained.vocabulary.unknown_token is None else "[UNK]"

@@ -47,6 +47,7 @@ class Fillings:
             n_without += not filled.guesses
             whole = with_unknown(filled.text, text, self.trained.vocabulary)
             self._show(filled._replace(text=whole))
+
         return Counter({WITHOUT_BLANKS: n_without})
 
     def _show(self, filled: Filled) -> None:
@@ -58,6 +59,7 @@ class Fillings:
                 blanks.append({"offset": guess.offset, "candidates": candidates})
             print(as_json({"text": filled.text, "blanks": blanks}))
             return
+
         print(_colored(filled) if sys.stdout.isatty() else filled.text)
         if self.top:
             for guess in filled.guesses:
@@ -87,14 +89,17 @@ class Labels:
         if flat:
             for parts, probabilities in zip(texts, self.saved.probabilities(flat), strict=True):
                 self._show(SEPARATOR.join(parts), probabilities)
+
         vocabulary = self.saved.vocabulary
-        notes = Counter[str]()
-        notes[f"texts were cut to {self.saved.longest} {vocabulary.tokens}"] = n_cut(
-            flat, self.saved
+        cut = f"texts were cut to {self.saved.longest} {vocabulary.tokens}"
+
+        return Counter(
+            {
+                cut: n_cut(flat, self.saved),
+                "texts are empty: their labels mean nothing": flat.count(""),
+                "characters are not in the classifier's vocabulary": n_unknown(flat, vocabulary),
+            }
         )
-        notes["texts are empty: their labels mean nothing"] = flat.count("")
-        notes["characters are not in the classifier's vocabulary"] = n_unknown(flat, vocabulary)
-        return notes
 
     def _show(self, text: str, probabilities: Tensor) -> None:
         """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""
@@ -104,6 +109,7 @@ class Labels:
         if self.in_json:
             print(as_json({"text": text, "pieces": labelled} if of_characters else labelled[0]))
             return
+
         for piece in labelled:
             shown = [
                 f"{in_one_line(each['label'])} {each['probability']:.1%}"
@@ -144,6 +150,7 @@ def _colored(filled: Filled) -> str:
             color = _color_of(guess.probability)
             characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}"
             characters[end - 1] += "\x1b[0m"
+
     return "".join(characters)
 
 

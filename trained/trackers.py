@@ -41,6 +41,7 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
         for row in rows:
             for name, value in numbers(row):
                 writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
+
         settings = config | {
             key: str(value) for key, value in config.items() if not isinstance(value, int | float)
         }
@@ -58,18 +59,12 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
     settings = wandb.Settings(
         mode="offline", silent=True, x_disable_stats=True, console="off", disable_git=True
     )
-    name = run.about()["name"]
-    with wandb.init(
-        project="folio",
-        id=run.path.name,
-        name=name,
-        config=run.config(),
-        dir=str(folder),
-        settings=settings,
-    ) as tracked:
+    about = {"project": "folio", "id": run.path.name, "name": run.about()["name"]}
+    with wandb.init(**about, config=run.config(), dir=str(folder), settings=settings) as tracked:
         for row in run.metrics():
             tracked.log(dict(numbers(row)), step=row["step"])
         (Path(tracked.dir) / "log.txt").write_text(log(run), encoding="utf-8")
+
     wandb.teardown()  # waits until wandb's own process has written everything
 
 
