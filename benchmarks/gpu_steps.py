@@ -6,7 +6,6 @@ budgets of trainings.
 
 import gc
 import json
-import platform
 import signal
 import subprocess
 import sys
@@ -123,19 +122,15 @@ class Step:
 
 
 def environment(step: Step) -> None:
-    """Versions, the compiler, the text, and the counting loss, which later steps take from the
-    cache."""
-    versions = (platform.python_version(), torch.__version__, str(torch.version.cuda))
-    step.add("Python, PyTorch, CUDA", ", ".join(versions))
-
+    """CUDA's version, the compiler, the text, and the counting loss, which later steps take from
+    the cache."""
+    step.add("CUDA", torch.version.cuda)
     if step.device.type == "cuda":
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
         result = subprocess.run([*query, "--format=csv,noheader"], capture_output=True, text=True)
         step.add("GPU", result.stdout.strip())
-
     ones = torch.ones(8, device=step.device)
     step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
-
     if not step.is_dry:
         step.add("reference losses", list(window_losses(load_corpus(step.common["data.corpus"]))))
 
@@ -147,8 +142,8 @@ def tests(step: Step) -> None:
         files = ["tests/training/test_schedule.py"]
     command = [sys.executable, "-m", "pytest", *files]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    last = result.stdout.splitlines()[-1:]
-    step.add(" ".join(files), "".join(last) or "passed", result.returncode == 0)
+    last = result.stdout.strip().rpartition("\n")[2]
+    step.add(" ".join(files), last, result.returncode == 0)
 
 
 def gradients(configs: Configs, batch: Batch) -> Tensors:
@@ -183,7 +178,6 @@ def graph(step: Step) -> None:
     eager = configs_of(step.values({"training.cuda_graph": False}))
     replayed = configs_of(step.values({"training.cuda_graph": True}))
     lines: list[str] = []
-
     if replayed.cuda_graphs:
         replayed.cuda_graphs.report = lines.append
     stages = eager.training.all_stages
@@ -194,9 +188,9 @@ def graph(step: Step) -> None:
             losses = []
             for configs in (eager, replayed):
                 torch.manual_seed(1_000 * stage.seq_len + i)
-                set_learning_rate(configs.step.update.optimizers, 0.5 + 0.5 / (1 + i))
+                set_learning_rate(configs.update.optimizers, 0.5 + 0.5 / (1 + i))
                 losses.append(configs.step(stage)["loss"])
-        step.add_difference(f"windows of {stage.seq_len}: last losses", losses[0], losses[1], 1e-2)
+        step.add_difference(f"windows of {stage.seq_len}: last losses", *losses, limit=1e-2)
 
     recorded = "all" if replayed.cuda_graphs else "none without CUDA"
     step.add("recorded", lines or recorded, not lines)

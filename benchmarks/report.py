@@ -26,6 +26,7 @@ def compared(
     results to headings; `columns` maps further headings to the text of each variant.
     """
     table = []
+
     for variant, runs in results.items():
         row = {"": variant}
         for loss, heading in losses.items():

@@ -57,7 +57,9 @@ def main(options: Namespace, path: Path) -> None:
     variants = {name: common | keys for name, keys in VARIANTS.items()}
     rows = run_trials(path, variants, options.seeds, measure, 60 + 0.08 * options.steps)
     results = by_variant(rows)
-    means = {name: fmean(run["tasks"] for run in runs.values()) for name, runs in results.items()}
+    means = {}
+    for name, runs in results.items():
+        means[name] = fmean(run["tasks"] for run in runs.values())
     results = {name: results[name] for name in sorted(means, key=means.__getitem__)}
     bases = dict.fromkeys(VARIANTS, BASE)
     table = compared(results, bases, LOSSES, {"claim": RECIPE["claims"]})

@@ -126,7 +126,10 @@ def scores_of(
 ) -> dict[str, dict[str, Any]]:
     """The scores (or gains) of each method on a task, over the seeds of a variant."""
     of_seeds = [run["tasks"][task][kind] for run in runs[variant].values()]
-    return {method: interval_of([each[method] for each in of_seeds]) for method in of_seeds[0]}
+    scores = {}
+    for method in of_seeds[0]:
+        scores[method] = interval_of([each[method] for each in of_seeds])
+    return scores
 
 
 def shown(score: Mapping[str, Any]) -> str:

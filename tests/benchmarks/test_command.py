@@ -103,7 +103,9 @@ def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch)
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "first")
     (tmp_path / "notes.txt").write_text("mine")
+
     assert not command.commit().endswith("+")
+
     code.touch()
     assert command.commit().endswith("+")
 
@@ -118,8 +120,10 @@ def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, 
     table = [{"step": "a", "speed": "1"}, {"step": "b", "share": "2%"}]
     save_results(tmp_path / "machine" / "x", table, ratio=float("nan"))
     content = json.loads((tmp_path / "machine" / "x.json").read_text(), parse_constant=pytest.fail)
+
     assert content["ratio"] is None
     assert content["table"] == table
     assert {"machine", "torch", "threads", "commit", "date"} <= set(content["machine"])
+
     rows = "| step | speed | share |\n| --- | --- | --- |\n| a | 1 |  |\n| b |  | 2% |\n"
     assert rows in capsys.readouterr().out

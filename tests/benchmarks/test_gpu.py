@@ -93,6 +93,7 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     assert {"step": "graph", "result": "failed", "seconds": "2"} in tables[-1]
     assert run() == (0, ["graph"])
     assert run(only="tests") == (0, ["tests"])
+
     section = "<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured"
     assert page.read_text().count(section) == 1
 
@@ -117,6 +118,7 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
         monkeypatch.setattr(gpu_steps, measure, lambda run: {"loss.valid": 1.0, "chars": 1})
 
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
+
     assert len(seconds) > 2
     assert sum(seconds) + 45 * len(seconds) <= 60 * gpu.MINUTES[name]
 
@@ -127,4 +129,5 @@ def test_the_search_trains_the_best_of_its_first_round_again(tmp_path, monkeypat
     monkeypatch.setattr(gpu_steps, "last_losses", lambda run: {"loss.valid": float(next(losses))})
     STEPS["search"](Step(tmp_path / "rows.json", 1.0, is_dry=False))
     (winner,) = json.loads((tmp_path / "winner.json").read_text())
+
     assert winner == list(gpu_steps.recipe("gpu")["variants"])[-2]

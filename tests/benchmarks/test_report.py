@@ -35,6 +35,7 @@ def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_lo
     alike = results(LOSSES, **{name: 1.0})
     longer = results({"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0})
     both = alike | longer
+
     assert difference(both, name, "better", "base").mean == 0
     assert difference(both, name, "longer", "base") is None
     assert difference(both, "loss", "longer", "base") is not None
@@ -45,8 +46,10 @@ def test_the_table_shows_what_was_measured_and_how_sure_it_is():
         return compared(results(losses), {"better": "base"}, {"loss": "the loss"}, columns)
 
     base, better = table(LOSSES, {"claim": {"better": "it is better"}})[:2]
+
     assert base == {"": "base", "the loss": "2.000 ± 0.577", "claim": "", "characters": "1.50 M"}
     assert better["the loss"] == "1.900 ± 0.574 (-0.100 ± 0.006, better)"
     assert better["claim"] == "it is better"
+
     one_seed = {name: values[:1] for name, values in LOSSES.items()}
     assert table(one_seed, {})[1]["the loss"] == "0.900 (-0.100, unknown)"

@@ -17,6 +17,7 @@ def test_every_step_learns(name):
     keys = RECIPES[name] | EAGER | SHAPE | {"device": "cpu", "training.learning_rate": rate}
     step = warmed_up_step(configured(keys))
     losses = [step().item() for _ in range(100)]
+
     assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
 
 
@@ -28,5 +29,6 @@ def test_everyone_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(throughput, "RECIPES", eager)
     throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
     table = json.loads((tmp_path / "result.json").read_text())["table"]
+
     assert [row[""] for row in table] == [f"2 layers of 32, 8 x 16: {name}" for name in RECIPES]
     assert all(row["characters per second"] and row["share of the peak"] for row in table)

@@ -40,6 +40,7 @@ def test_every_recipe_is_valid():
         assert values["training.max_chars"] is None
 
     quick = read_config(PRESETS / "quick.yaml")
+
     assert variants[FOLIO]["training.max_seconds"] == quick["training.max_seconds"]
 
     with pytest.raises(ConfigError, match="no best values for gpu"):  # its peers were not searched
@@ -71,9 +72,11 @@ def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():
         "Hugging Face ModernBERT": {0: run(3.2, 1.9, 1.7)},
     }
     table = columns(results)
+
     assert list(table["to 3.0"].values()) == ["≤ 50 s", "never", "56 s", "58 s"]
     assert table["to 2.0"][FOLIO] == "95 s"  # 75 and 115
     assert table["to 1.500, a peer's best"][FOLIO] == "120 s"  # 1.5 after 100 and 140
     assert table["to 1.4"]["Hugging Face BERT"] == "never"
+
     (axes,) = figure(results).axes
     assert len(axes.lines) == 5 + 1  # the runs, and counting

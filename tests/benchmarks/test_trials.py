@@ -20,11 +20,14 @@ def here(tmp_path, monkeypatch):
 def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, text_file, here):
     changes = {"preset": "modernbert", "data.corpus": str(text_file), "training.max_steps": 2}
     (row,) = run_trials(tmp_path / "results", {"a": TINY | changes}, 1, last_losses, 1.0)
+
     assert row["results"]["chars"] == 2 * TINY["training.chars_per_step"]
     assert not row["compiled"]
     assert row["commit"] == "1234567"
+
     (run,) = (tmp_path / "runs" / "trial").iterdir()
     config = (run / "config.yaml").read_text()
+
     assert "seed: 0\n" in config
     assert "model.ngrams: 0\n" in config  # the preset's
 
@@ -50,6 +53,7 @@ def trained(here, monkeypatch):
 def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones(tmp_path, trained):
     variants = SMALL | {"large": {"data.corpus": "play", "training.evaluations": 2}}
     rows = run_trials(tmp_path / "results", variants, 2, last_losses, 1.0, labels=64)
+
     assert trained == [("small", 0), ("large", 0), ("small", 1), ("large", 1)]
     assert [row["keys"]["training.evaluations"] for row in rows] == [1, 2, 1, 2]
     assert rows[0]["labels"] == 64
@@ -60,8 +64,10 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, tr
         return run_trials(tmp_path / "results", variants, seeds, last_losses, 1.0, **facts)
 
     first = run(seeds=1)
+
     assert run()[0] == first[0]
     assert trained == [("small", 0), ("small", 1)]  # the first one only once
+
     output = capsys.readouterr().out
     assert "2 runs, 1 to go" in output
     assert "finished runs are kept in" in output
@@ -70,6 +76,7 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, tr
     run(labels=16)
     here["commit"] = "7654321"
     run()
+
     assert len(trained) == 8
 
 
@@ -81,5 +88,6 @@ def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(
     here["commit"] = "1234567" + "+" * commit.endswith("+")
     for _ in range(2):
         run_trials(tmp_path / "results", SMALL, 1, last_losses, 1.0)
+
     assert len(trained) == 2
     assert ("finished runs are not kept" in capsys.readouterr().out) == commit.endswith("+")

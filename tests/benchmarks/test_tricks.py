@@ -49,11 +49,14 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(tricks, "run_trials", run_trials)
     options = SimpleNamespace(names=["bigrams", "mask_only"], steps=100, seeds=2)
     main(options, tmp_path / "tricks")
+
     assert trained == [(BASE, 100), ("bigrams", 100), ("mask_only", 100), ("bigrams", 50)]
 
     content = json.loads((tmp_path / "tricks.json").read_text())
     losses = {trial["variant"]: trial["results"]["loss.same_time"] for trial in content["trials"]}
+
     assert losses == {BASE: 1 / 100, "bigrams": 1 / 50, "mask_only": 1 / 100}
+
     row = content["table"][1]
     assert row["at equal steps"] == "0.010 ± 0.000 (+0.000 ± 0.000, unknown)"
     assert row["at equal seconds"] == "0.020 ± 0.000 (+0.010 ± 0.000, unknown)"

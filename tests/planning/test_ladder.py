@@ -2,7 +2,7 @@
 
 import re
 from argparse import Namespace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -45,6 +45,7 @@ def sizes_of(planned):
 def test_a_ladder_takes_its_time(speed, seconds):
     planned = ladder_of(speed, seconds)
     costs = [rung.seconds for rung in planned]
+
     assert 0.8 * seconds < sum(costs) <= seconds
     assert costs == sorted(costs)
     assert len(planned) >= MIN_RUNS
@@ -58,6 +59,7 @@ def test_a_ladder_takes_its_time(speed, seconds):
 def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
     planned = ladder_of(80_000, 360)
     assert len(planned) == 8
+
     for n_weights in sizes_of(planned):
         lengths = [rung.n_chars for rung in planned if rung.shape.n_weights == n_weights]
         assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
@@ -77,7 +79,9 @@ def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
 
     monkeypatch.setattr(ladder, "measured", fits)
     names = [shape.name for shape in measured_shapes({}, None, 600)]
+
     assert names == ["1 x 32", "1 x 64", "1 x 128", "2 x 128", "4 x 128"]
+
     monkeypatch.setattr(ladder, "FEWEST_SHAPES", 6)
 
     with pytest.raises(ConfigError):
@@ -94,6 +98,7 @@ def test_measuring_the_sizes_keeps_to_its_share_of_the_time(monkeypatch):
     monkeypatch.setattr(ladder, "measured", takes_twice_as_long)
     monkeypatch.setattr(ladder, "time", Namespace(monotonic=lambda: sum(taken)))
     measured_shapes({}, None, 600)
+
     # another size would need 64 more, and 120 are left for all
     assert taken == [0, 1, 2, 4, 8, 16, 32]
 
@@ -101,6 +106,7 @@ def test_measuring_the_sizes_keeps_to_its_share_of_the_time(monkeypatch):
 def test_more_time_makes_no_fewer_rungs_and_larger_models():
     short = ladder_of(80_000, 40)
     long = ladder_of(80_000, 2_000)
+
     assert len(short) <= len(long)
     assert max(sizes_of(short)) < max(sizes_of(long))
 
@@ -141,10 +147,11 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     """All have complete schedules; the last one is evaluated on its way."""
     monkeypatch.setattr(ladder, "TIMED_SECONDS", 0.05)
     small = [measured(*tiny, shape_keys(d_model, 1)) for d_model in (8, 16)]
+
     assert small[0].n_weights < small[1].n_weights
     assert min(shape.chars_per_second for shape in small) > 0
 
-    planned = [Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
+    planned = [Rung(shape, n * 512, 1.0) for n, shape in product((4, 8, 16), small)]
     runs, rows = climb(*tiny, planned)
 
     for run, rung in zip(runs, planned, strict=True):
@@ -172,6 +179,7 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
     rows = [(step_of(1.0), [Stage(0.5, 32, 0.15)]), (step_of(4.0), [Stage(1.0, 64, 0.15)])]
     monkeypatch.setattr(ladder, "warmed_up", lambda configs, report: rows)
     monkeypatch.setattr(ladder.time, "perf_counter", lambda: sum(clock))
+
     assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(100 / 2.5)
 
 
@@ -181,6 +189,7 @@ SHAPE = Shape(shape_keys(8, 1), 1, 1.0)
 def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
     planned = [Rung(SHAPE, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
     runs, _ = climb(*tiny, [*planned, Rung(SHAPE, 10**12, 0.01)])
+
     assert len(runs) == MIN_RUNS
 
 

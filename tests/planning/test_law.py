@@ -60,9 +60,12 @@ def test_a_planted_law_is_recovered(floor):
 
     # the runs tell more about s than the prior
     width = np.diff(np.quantile(result.draws[3], (0.025, 0.975)))
+
     assert width < 0.9 * 2 * 1.96 * priors(floor)[1][3]
+
     low, high = np.quantile(result.floors, (0.025, 0.975))
     assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
+
     point = (320_000, 10_000_000)
     assert result.predict(*point).loss == pytest.approx(planted(*point), abs=0.02)
 
@@ -77,6 +80,7 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
         runs.append(run._replace(loss=run.loss + error))
 
     result = fit(runs)
+
     assert np.median(result.draws[7]) < np.log(0.02)
 
 
@@ -84,6 +88,7 @@ def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(m
     monkeypatch.setattr(law, "PLAY_PRIORS", law.PRIORS)  # equal priors: only the floor differs
     known = fit(ladder(), floor=FLOOR).predict(640_000, 5_000_000_000)
     unknown = fitted(floor=None).predict(640_000, 5_000_000_000)
+
     assert known.low < known.loss < known.high
     assert unknown.high - unknown.low > 1.1 * (known.high - known.low)
 
@@ -94,6 +99,7 @@ def test_predictions_far_beyond_the_ladder_are_less_certain():
     for factor in (1, 10, 100):
         low, middle, high = np.array(result.predict(160_000, factor * 5_400_000)) - FLOOR
         relative.append((high - low) / middle)
+
     assert relative == sorted(relative)
 
 
@@ -143,11 +149,14 @@ def test_repetitions_are_worth_less_than_fresh_text():
         return law.excess_and_deviation(160_000, n_chars)[0]
 
     gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)]
+
     assert 0 < gains[0] < gains[1]
+
     np.testing.assert_allclose(excess(result, text), excess(fresh, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
     np.testing.assert_allclose(excess(result, 10**13), excess(result, 10**14), rtol=1e-6)
     low, high = np.quantile(result.draws[8], (0.05, 0.95))
+
     assert low < np.log(REPEATS) < high
     # the runs tell more than the prior
     assert high - low < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]

@@ -44,19 +44,25 @@ def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     path = tmp_path / "plan.yaml"
     table = write_plan(path, printed, "--seconds", "120").partition("runs and a fit")[2]
     lines = table.splitlines()
+
     assert [line[:10].strip() for line in lines[1:5]] == ["", "half", "the budget", "twice"]
+
     values = parse(["--config", str(path)]).values
     assert values["training.max_seconds"] == 120
     assert values["training.max_chars"] is None  # a faster run trains on more
+
     curve = read_plan(path)["curve"]
     assert all(row["low"] < row["loss"] < row["high"] for row in curve)
+
     last = curve[-1]
     assert f"{last['chars'] / 1e6:,.1f} M" in lines[3]
     assert f"{last['loss']:.3f} ({last['low']:.3f} to" in lines[3]
 
     words = ["--config", path, "training.max_chars=2048", f"logs={tmp_path}"]
     output = printed(experiment.main, *words)
+
     assert "warning: the text has changed" not in output
+
     run = only_run(tmp_path)
     assert run.planned() == run.about()["planned"] == curve
     assert run.curves_path.stat().st_size > 10_000
@@ -65,6 +71,7 @@ def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     # a plan may replace another one; this one is for characters
     write_plan(path, printed, "--chars", "1e6")
     values = parse(["--config", str(path)]).values
+
     assert values["training.max_chars"] == 10**6
     assert values["training.max_seconds"] is None
 
@@ -74,6 +81,7 @@ def test_a_changed_text_is_a_warning(tmp_path, printed, text_file):
     with open(config, "a") as file:
         yaml.safe_dump({"plan": {"sha256": "of another text", "curve": [ROW]}}, file)
     output = printed(experiment.main, "--config", config)
+
     assert output.count("warning: the text has changed since its plan") == 1
 
 
@@ -82,6 +90,7 @@ def test_a_file_that_is_not_a_plan_is_kept(tmp_path, refusal, content):
     victim = tmp_path / "victim.txt"
     victim.write_text(content)
     line = refusal(plan.main, f"data.corpus={victim}", "--loss", "1", "--write", victim, before="")
+
     assert "name another file" in line
     assert victim.read_text() == content
 
@@ -128,7 +137,9 @@ def test_a_loss_is_reached_in_the_least_time():
         return plan.chosen(law, shapes, Namespace(seconds=seconds, chars=chars, loss=loss))
 
     least = chosen(loss=0.56)
+
     assert least.predicted.loss == pytest.approx(0.56, abs=0.003)
+
     seconds = least.n_chars / least.shape.chars_per_second
     assert chosen(seconds=0.5 * seconds).predicted.loss > 0.56
     assert chosen(chars=10**7).n_chars == 10**7
