@@ -52,7 +52,7 @@ def are_series(value: Any) -> bool:
 NAMES = ("name", "comment", "note", "python_file", "computer", "commit", "commit_message")
 TEXTS = ("stdout", "stderr", "logger")
 LISTS = ("tags", "favourite_configs", "favorite_configs", "selected_configs")
-MESSAGE: dict[str, Any] = {
+MESSAGE = {
     **dict.fromkeys(NAMES, (is_name, None, MISSING)),
     **dict.fromkeys(TEXTS, (str, None, MISSING)),
     **dict.fromkeys(LISTS, ([is_name], None, MISSING)),

@@ -88,7 +88,7 @@ def mark(uuid: str, status: str) -> None:
 def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add the numbers in rows to the series of a run. Raises ValueError if there are too many
     series."""
-    series: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"step": [], "value": []})
+    series = defaultdict(lambda: {"step": [], "value": []})
     for row in rows:
         for name, value in row.items():
             if name != "step" and is_number(value):

@@ -171,7 +171,7 @@ def application(
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
     """Add the routes for Folio's runs, its pages and `dashboard.py`."""
-    answers: dict[str, Any] = {
+    answers = {
         "GET": records.run,
         "POST": records.receive,
         "DELETE": records.delete,

@@ -52,7 +52,7 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
     curves = [np.asarray(curve.get_ydata(), dtype=float) for curve in axes.lines]
     values = np.concatenate([*curves, []])
     known = values[np.isfinite(values)]
-    top = 1.1 * float(np.quantile(known, 0.95)) if len(known) else np.inf
+    top = 1.1 * np.quantile(known, 0.95) if len(known) else np.inf
 
     for name, loss in lines.items():
         if loss < top:
@@ -78,15 +78,13 @@ def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
     chars = column(rows, "chars")
 
     shown = [row for row in predicted if row["chars"] <= 1.01 * chars[-1]]
-    known_seconds = [0, *column(rows, "seconds")]
-    seconds = np.interp(column(shown, "chars"), [0, *chars], known_seconds)
+    seconds = np.interp(column(shown, "chars"), [0, *chars], [0, *column(rows, "seconds")])
 
     loss = column(shown, "loss")
     axes.plot(seconds, loss, "--", color="black", linewidth=1, label="planned (80%)")
 
-    low = column(shown, "low")
-    high = column(shown, "high")
-    axes.fill_between(seconds, low, high, color="grey", alpha=0.3, linewidth=0)
+    interval = (column(shown, "low"), column(shown, "high"))
+    axes.fill_between(seconds, *interval, color="grey", alpha=0.3, linewidth=0)
 
 
 def save_curves(

@@ -46,7 +46,7 @@ STATUSES = ("in progress", "completed", "crashed", "interrupted")
 ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
-VOCABULARIES: dict[str, Mapping[str, Any]] = {  # by the kind of tokens
+VOCABULARIES = {  # by the kind of tokens
     "characters": {"characters": [is_character], "special_tokens": [str]},
     "bytes": {"special_tokens": [str]},
     "subwords": {"tokenizer": dict, "special_tokens": [str]},
@@ -69,7 +69,7 @@ ROW = {  # of metrics.jsonl
 }
 PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]
 PLAN = {"sha256": str, "curve": PLANNED}  # of the text, and the predicted losses
-SHOWN_CONFIG: dict[str, Any] = {
+SHOWN_CONFIG = {
     "training.stages": [{"masking_prob": (float, [float], MISSING)}],
     "masking.masking_prob": float,
 }

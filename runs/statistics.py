@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
 
@@ -70,11 +71,9 @@ def with_error(value: str, error: float | None) -> str:
     return f"{value} ± {error:.{n_digits}f}"
 
 
-def paired_difference(
-    values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray
-) -> Difference:
+def paired_difference(values: ArrayLike, base: ArrayLike) -> Difference:
     """Mean of `values` minus `base`, paired element by element: the same seed, or the same window."""
-    differences = np.asarray(values) - np.asarray(base)
+    differences = np.subtract(values, base)
     return Difference(float(differences.mean()), standard_error(differences), len(differences) - 1)
 
 
@@ -108,8 +107,8 @@ def group_by_settings(
 ) -> list[Group]:
     """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's
     first run. A second run with the same settings and seed is left out."""
-    settings: dict[str, dict[str, Any]] = {}
-    losses_by_seed: dict[str, dict[int, np.ndarray]] = {}
+    settings = {}
+    losses_by_seed = {}
     for config, losses in zip(configs, window_losses, strict=True):
         shared = {key: value for key, value in config.items() if key not in ignored}
         name = json.dumps(shared, sort_keys=True)
