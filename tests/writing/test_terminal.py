@@ -7,7 +7,7 @@ import re
 import termios
 import threading
 import unicodedata
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import torch
@@ -38,12 +38,12 @@ class Emulator:
                 self.row = max(0, self.row - int(number))
             elif code == "H":
                 self.row = self.column = 0
-            elif code == "K":
+            elif code == "J" and number == "2":
+                self.rows = [""] * self.n_rows
+            elif code in ("J", "K"):
                 self.rows[self.row] = self.rows[self.row][: self.column]
-            elif code == "J":
-                first = 0 if number == "2" else self.row
-                kept = "" if number == "2" else self.rows[first][: self.column]
-                self.rows[first:] = [kept] + [""] * (self.n_rows - first - 1)
+                if code == "J":
+                    self.rows[self.row + 1 :] = [""] * (self.n_rows - self.row - 1)
             elif character == "\r":
                 self.column = 0
             elif character == "\n":
@@ -75,11 +75,9 @@ def terminal(columns, rows):
     parts = []
 
     def read():
-        try:
+        with suppress(OSError):  # how Linux reports that the other side has closed
             while part := os.read(ours, 65_536):
                 parts.append(part)
-        except OSError:
-            pass  # how Linux reports that the other side has closed
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -110,10 +108,8 @@ TEXT = "the cat\nsat on the mat\nand slept"
 def versions(text):
     """A text that is written in three steps, every third character at once."""
     ids = VOCABULARY.encode(text)
-    return [
-        ids.masked_fill(torch.arange(len(ids)) % 3 >= step, VOCABULARY.mask_token)
-        for step in range(4)
-    ]
+    turns = torch.arange(len(ids)) % 3
+    return [ids.masked_fill(turns >= step, VOCABULARY.mask_token) for step in range(4)]
 
 
 def frames_of(text, columns=40, rows=10, before=""):
