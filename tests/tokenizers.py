@@ -32,7 +32,8 @@ def wordpiece(text):
 def unigram(text):
     """SentencePiece's, with ▁ for spaces."""
     new = Tokenizer(models.Unigram())
-    new.pre_tokenizer, new.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    new.pre_tokenizer = pre_tokenizers.Metaspace()
+    new.decoder = decoders.Metaspace()
     special = ["<s>", "</s>", "<unk>"]
     trainer = trainers.UnigramTrainer(
         vocab_size=60, special_tokens=special, unk_token="<unk>", show_progress=False
@@ -44,10 +45,8 @@ def unigram(text):
 def gpt2(text):
     """A byte-level BPE with an added token and a special one, both above the ids of the others."""
     new = Tokenizer(models.BPE())
-    new.pre_tokenizer, new.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
+    new.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    new.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
