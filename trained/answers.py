@@ -3,7 +3,6 @@ one, and attention."""
 
 import json
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any
 
 import torch
@@ -63,16 +62,16 @@ def answer(
 
     find = exactly if exact else predicted
     offsets = (ids == vocabulary.mask_token).nonzero().flatten()
-    name_of = cache(lambda i: vocabulary.decode([i]))
-    candidates: list[Any] = []
+    candidates = []
     for window, part in windows:
         wanted = offsets[(part.start <= offsets) & (offsets < part.stop)] - window.start
         if not len(wanted):
             continue
         best = find(trained, ids[window], wanted).topk(min(top, vocabulary.n_ordinary))
         for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-            pairs = zip(tokens, values, strict=True)
-            candidates.append([[name_of(i), round(share, 5)] for i, share in pairs])
+            names = [vocabulary.decode([i]) for i in tokens]
+            shares = [round(share, 5) for share in values]
+            candidates.append(list(zip(names, shares, strict=True)))
 
     reply: dict[str, Any] = {
         "offsets": offsets.tolist(),

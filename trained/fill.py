@@ -50,7 +50,7 @@ def encode(
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
 
     def is_blank(symbol: re.Match[str]) -> bool:
-        return symbol["blank"] is not None or (known is not None and not known & {*symbol.groups()})
+        return bool(symbol["blank"]) or (known is not None and known.isdisjoint(symbol.groups()))
 
     parts = [torch.empty(0, dtype=torch.int64)]
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
@@ -120,9 +120,9 @@ def _joined(
 
     ids = torch.cat(parts)
     if not vocabulary.is_characters:  # from positions to offsets of characters
-        guesses = [
-            guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses
-        ]
+        for i, guess in enumerate(guesses):
+            before = vocabulary.decode(ids[: guess.offset])
+            guesses[i] = guess._replace(offset=len(before))
 
     return Filled(vocabulary.decode(ids), guesses)
 

@@ -116,9 +116,8 @@ def load(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trai
             raise RunFolderError(
                 f"{weights} is missing, with the trained weights: restore it, or train the run again"
             )
-        why = (
-            "is a classifier" if (run.path / CLASSIFIER).exists() else "has no trained weights yet"
-        )
+        is_classifier = (run.path / CLASSIFIER).exists()
+        why = "is a classifier" if is_classifier else "has no trained weights yet"
         raise RunFolderError(
             f"{run.path} {why}: name a run that has been trained until its first evaluation"
         )
@@ -178,9 +177,8 @@ def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor])
 
 def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
     """Random tokens and blanks, `[batch, length]`."""
-    ids = torch.randint(
-        trained.vocabulary.n_ordinary, (batch, length), generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(trained.vocabulary.n_ordinary, (batch, length), generator=generator)
     ids[:, ::3] = trained.vocabulary.mask_token
     return ids
 

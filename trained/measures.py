@@ -44,10 +44,15 @@ def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
     own count, uniformly from 1 to 255.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
-    order = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1).argsort(axis=1)
+    ranks = ranks_of_random(generator, (n_windows, WINDOW_LEN))
     if rate is None:
-        return torch.from_numpy(order < generator.integers(1, WINDOW_LEN, size=(n_windows, 1)))
-    return torch.from_numpy(order < round(rate * WINDOW_LEN))
+        return torch.from_numpy(ranks < generator.integers(1, WINDOW_LEN, size=(n_windows, 1)))
+    return torch.from_numpy(ranks < round(rate * WINDOW_LEN))
+
+
+def ranks_of_random(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """The ranks of random numbers in each row: a random permutation."""
+    return generator.random(shape).argsort(axis=1).argsort(axis=1)
 
 
 def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, Measure]:
@@ -63,12 +68,8 @@ def counting_sweep(
     training text again."""
     windows = validation.windows.cpu().numpy()
     masks = [sweep_masks(len(windows), rate).numpy() for rate in RATES.values()]
-    counts = count(
-        training.cpu().numpy(),
-        np.concatenate([windows] * len(masks)),
-        np.concatenate(masks),
-        n_chars,
-    )
+    repeated = np.tile(windows, (len(masks), 1))
+    counts = count(training.cpu().numpy(), repeated, np.concatenate(masks), n_chars)
     sizes = [int(mask.sum()) for mask in masks]
     losses = torch.from_numpy(counts.losses).split(sizes)
     correct = torch.from_numpy(counts.correct).split(sizes)
@@ -135,10 +136,8 @@ def span_masks(n_windows: int) -> torch.Tensor:
     `[n_windows, 256]`."""
     generator = np.random.Generator(np.random.PCG64([SEED, SPAN]))
     n_slots = WINDOW_LEN // (SPAN + 1)
-    chosen = (
-        generator.random((n_windows, n_slots)).argsort(axis=1).argsort(axis=1) < N_MASKED // SPAN
-    )
-    slots = np.repeat(chosen, SPAN + 1, axis=1)
+    ranks = ranks_of_random(generator, (n_windows, n_slots))
+    slots = np.repeat(ranks < N_MASKED // SPAN, SPAN + 1, axis=1)
     slots[:, SPAN :: SPAN + 1] = False
 
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
@@ -156,10 +155,10 @@ def breakdown(
     distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
 
     def table(names: Iterable[str], numbers: torch.Tensor) -> dict[str, Measure]:
-        return {
-            name: _measure(losses[numbers == i], correct[numbers == i])
-            for i, name in enumerate(names)
-        }
+        rows = {}
+        for i, name in enumerate(names):
+            rows[name] = _measure(losses[numbers == i], correct[numbers == i])
+        return rows
 
     return {
         "by_class": table(CLASSES, class_numbers),

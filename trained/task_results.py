@@ -122,8 +122,9 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]]) -> Figure:
 
     for panel in panels[len(tasks) :]:
         panel.remove()
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(legend), "fontsize": 8}
-    figure.legend(list(legend.values()), list(legend), **place)
+    lines = list(legend.values())
+    place = "outside lower center"
+    figure.legend(lines, list(legend), loc=place, ncols=len(legend), fontsize=8)
 
     return figure
 
