@@ -172,8 +172,9 @@ def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(
 
 
 def test_few_dimensions_give_the_scores_of_all_features():
-    labelled, test = (random_array((n, 300), density=0.1, rng=n, format="csr") for n in (12, 30))
-    labelled = vstack([labelled, labelled[:3]]).tocsr()  # equal texts add no dimension
+    some = random_array((12, 300), density=0.1, rng=12, format="csr")
+    labelled = vstack([some, some[:3]]).tocsr()  # equal texts add no dimension
+    test = random_array((30, 300), density=0.1, rng=30, format="csr")
 
     def scores(labelled, test):
         return LogisticRegression(tol=1e-8).fit(labelled, np.arange(15) % 3).decision_function(test)

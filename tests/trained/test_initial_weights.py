@@ -81,28 +81,28 @@ def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
 
 
 def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
-    old = RunFolder(shutil.copytree(plain.run.path, tmp_path / "logs" / "mlm" / "old"))
+    logs = tmp_path / "logs"
+    old = RunFolder(shutil.copytree(plain.run.path, logs / "mlm" / "old"))
     text = written(tmp_path / "new.txt", "The cat sat on 1 mat.\n" * 200)
-    words = [f"data.corpus={text}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
-    command = parse(["--init-from", str(old.path), "data.extra_characters=é", *words])
+    from_old = ["--init-from", str(old.path)]
+    words = [f"data.corpus={text}", "training.max_steps=2", f"logs={logs}"]
+    characters = set(old.vocabulary()["characters"])
 
-    assert command.values["model.d_model"] == 32
-    assert set(command.values["data.extra_characters"]) == {*old.vocabulary()["characters"], "é"}
-    assert command.values["initial_weights"] == "old"
-    assert parse(["--init-from", str(old.path)]).values["logs"] == "logs"
-    assert main(["--init-from", str(old.path), *words]) == 0
+    def run_with(*options):
+        assert main([*options, *words]) == 0
+        return find_run("last", logs)
 
-    new = find_run("last", tmp_path / "logs")
-    assert set(new.vocabulary()["characters"]) == set(old.vocabulary()["characters"]) | {"T", "1"}
-    # the config names the initial weights
-    assert main(["--config", str(new.config_path), *words]) == 0
+    values = parse([*from_old, *words, "data.extra_characters=é"]).values
+    assert values["model.d_model"] == 32
+    assert set(values["data.extra_characters"]) == characters | {"é"}
+    assert values["initial_weights"] == "old"
+    assert parse(from_old).values["logs"] == "logs"
 
-    again = find_run("last", tmp_path / "logs")
-    assert main(["--config", str(new.config_path), *words, "initial_weights="]) == 0
-
-    fresh = find_run("last", tmp_path / "logs")
+    new = run_with(*from_old)
+    again = run_with("--config", str(new.config_path))  # which names the initial weights
+    fresh = run_with("--config", str(new.config_path), "initial_weights=")
+    assert set(new.vocabulary()["characters"]) == characters | {"T", "1"}
     first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
-
     assert first[0] == first[1] < 0.9 * first[2]
     assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0
 
