@@ -42,7 +42,8 @@ def all_whole(model):
 def gradients(config, out):
     """Write the loss and the gradients of one step."""
     with connected(config) as (group, configs):
-        model, update = configs.network, configs.update
+        model = configs.network
+        update = configs.update
         weights = all_whole(model)
         # tables begin at zero, where nothing depends on them
         for name, _ in model.named_parameters():
@@ -68,7 +69,8 @@ def gradients(config, out):
 def muon(config, out):
     """Write the weights after two updates by Muon, and the new memory of the last one, in bytes."""
     with connected(config) as (group, configs):
-        model, (_, optimizer, *_) = configs.network, configs.update.optimizers
+        model = configs.network
+        _, optimizer, *_ = configs.update.optimizers
         for i in range(2):
             for j, matrix in enumerate(optimizer.param_groups[0]["params"]):
                 gradient = torch.randn(
@@ -127,7 +129,9 @@ def memory(config, out):
     with connected(config) as (group, configs):
         n_built = new_memory(lambda: configs.network)
         assert all(map(is_sharded, configs.network.parameters()))
-        trainer, path = configs.trainer, Path(out).with_suffix(".safetensors")
+
+        trainer = configs.trainer
+        path = Path(out).with_suffix(".safetensors")
         trainer.training_step(Stage(1.0, 32, 0.15))
 
         def save():
@@ -151,7 +155,8 @@ def not_finite(config):
     Prints a hash of the weights and the largest number of steps that were skipped in a row.
     """
     with connected(config) as (group, configs):
-        update, skipped = configs.update, 0
+        update = configs.update
+        skipped = 0
         # as on a GPU, where the optimizers themselves skip the step
         update.reading_synchronizes = True
         finite = update.objective.outcome
@@ -162,10 +167,12 @@ def not_finite(config):
             configs.step(Stage(1.0, 32, 0.15))
             unchanged = map(torch.equal, before, map(local, update.model.parameters()))
             assert all(unchanged) == (i == 2)
+
             skipped = max(skipped, int(update.skipped_in_a_row))
         digest = hashlib.sha256()
         for tensor in all_whole(update.model).values():
             assert tensor.isfinite().all()
+
             digest.update(tensor.numpy().tobytes())
         print(digest.hexdigest(), skipped)
 

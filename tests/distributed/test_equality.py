@@ -90,5 +90,6 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tr
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
         assert "exchanging" not in row
     assert 0 < max(row.get("exchanging", 0) for row in two.metrics()) < 1
+
     assert_close(last_weights(two), last_weights(one), rtol=1e-5, atol=1e-4)
     assert two.status()["status"] == "completed"

@@ -34,8 +34,10 @@ def test_when_a_process_is_lost_the_others_end(launcher, number, lost):
     programs = launcher.start_long(PROGRAM, "none")
     os.kill(programs[lost].pid, number)
     assert programs[1 - lost].wait(60) == 1
+
     (error,) = programs[1 - lost].stderr.read().splitlines()
     assert "stopped: " in error
+
     programs[lost].kill()  # as torchrun does
     programs[lost].wait(10)
     run = launcher.only_run()
@@ -119,6 +121,7 @@ def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel,
     for program in programs:
         os.kill(program.pid, signal.SIGINT)
     assert [program.wait(60) for program in programs] == [1, 0]
+
     errors = [program.stderr.read() for program in programs]
     assert errors[0].count("\n") == 1
     assert f"stopped: cannot save the run ({named}File too large): make room for " in errors[0]
@@ -142,8 +145,10 @@ def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluatio
 
     assert "cannot write the best weights; will try again (process 1: No space" in output
     assert ("the best weights could not be written" in errors) != is_tried_again
+
     run = launcher.only_run()
     assert load_last(run.checkpoints).state["step"] == 30
+
     if is_tried_again:
         best = load_checkpoint(run.checkpoints / "best.safetensors").state["loss.valid"]
         assert best == min(row["loss.valid"] for row in run.metrics()[1:])
@@ -158,6 +163,7 @@ def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher, monkey
     config = launcher.config(training__compile=True, training__max_steps=4, model__n_layers=1)
     output, _ = launcher.run(2, PROGRAM, "full disk", "--config", config)
     assert "training without torch.compile: process 1: " in output
+
     run = launcher.only_run()
     assert run.metrics()[-1]["step"] == 4
     assert run.status()["status"] == "completed"

@@ -25,9 +25,11 @@ def test_a_sharded_model_is_built_and_saved_without_gathering_it(launcher, tmp_p
     n_whole = sum(weight.nbytes for weight in weights.values())
     assert n_built < 0.6 * n_whole
     assert n_saved < 0.05 * n_whole
+
     load_checkpoint(tmp_path / "found.safetensors")  # its hash is right
     found = load_file(tmp_path / "found.safetensors")
     assert found.keys() == expected.keys() > weights.keys()
+
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 

@@ -16,8 +16,10 @@ from training.checkpoint import Content
 from training.undo import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
-RECORDED, TEXTS = ROOT / "benchmarks" / "results", "amd-epyc-2-cores/large_text"
-SPEED, KINDS = "characters per second", ("characters", "bpe:8192")
+RECORDED = ROOT / "benchmarks" / "results"
+TEXTS = "amd-epyc-2-cores/large_text"
+SPEED = "characters per second"
+KINDS = ("characters", "bpe:8192")
 H200 = 989e12  # operations per second
 # layers, d_model, d_ff, window
 MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]
@@ -41,7 +43,8 @@ def says(*figures):
 
 
 def test_operations():
-    layer, length = Layer(64, 2, 96, dropout=0.0, is_first=False).to("meta"), 32
+    length = 32
+    layer = Layer(64, 2, 96, dropout=0.0, is_first=False).to("meta")
     x = torch.zeros(1, length, 64, device="meta", requires_grad=True)
     with (
         FlopCounterMode(display=False) as counted,
@@ -61,7 +64,9 @@ def test_hours():
     for n, unit, name in zip(
         per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True
     ):
-        low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
+        # seconds for a billion characters
+        low = 1e9 * n / H200 / 0.3
+        high = 1e9 * n / H200 / 0.1
         row = f"| {n / 1e6:,.0f} M | {1e9 * n / rate / 3_600:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
         says(
             row
@@ -104,6 +109,7 @@ def test_memory(tmp_path):
     undo = new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - without_undo
     assert sum(each.nbytes for each in kept) == 12 * n
     assert undo < matrices[0].nbytes  # no copy
+
     sizes = ["12 bytes"] + [f"{12 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
     says(
         " | ".join(sizes),
@@ -115,6 +121,7 @@ def test_memory(tmp_path):
     )
     Content.of(c.network.state_dict(), c.trainer.state_dict()).save(tmp_path / "last")
     assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
+
     says(
         f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter"
     )

@@ -70,6 +70,7 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path, f
     source = Path(model.embedding.__file__).read_text()
     line = "    return embedding_gradient(gradient, "
     assert line in source
+
     edited = source.replace(line, line.replace("return ", "return 2 * "))
     contents = {"first": source, "again": source, "edited": edited}
     for name, content in contents.items():

@@ -106,12 +106,14 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     expected = torch.cat([part.sum(-2) for part in kept.chunk(n_parts, dim=-2)], dim=-1)
     (expected * target).sum().backward()
     assert torch.allclose(vectors, expected, atol=1e-5)
+
     gradient = module.table.weight.grad
     assert torch.allclose(gradient.to_dense(), table.grad, atol=1e-5)
     assert gradient.is_sparse == sparse
     # whatever the size of the table
     assert not sparse or gradient._nnz() == len(module.rows(INPUTS).unique())
     assert (weights == 0).any() == bool(dropout)
+
     module.eval()
     without_dropout = embedding(n_rows=n_rows, n_parts=n_parts)
     assert torch.allclose(module(INPUTS), without_dropout(INPUTS), atol=1e-5)

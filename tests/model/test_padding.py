@@ -69,6 +69,7 @@ def test_nor_the_gradients(model):
     alone = gradients(model, [model(text[None]) for text in TEXTS])
 
     assert padded.keys() == alone.keys()
+
     for name, gradient in alone.items():
         if gradient.is_sparse:
             assert padded[name].is_sparse

@@ -62,6 +62,7 @@ def chi_square(counts, probabilities):
     expected = probabilities.double() * counts.sum()
     possible = expected > 0
     assert counts[~possible].sum() == 0, "something impossible was drawn"
+
     statistic = ((counts[possible] - expected[possible]) ** 2 / expected[possible]).sum()
     freedom = int(possible.sum()) - 1
     return float((statistic - freedom) / (2 * freedom) ** 0.5)

@@ -72,6 +72,7 @@ def test_no_mask_tokens_are_never_selected():
     assert batch.labels.shape == (200, 25)
     assert set(batch.labels.unique().tolist()) == {1, IGNORED_LABEL}
     assert int((batch.labels == 1).sum()) == int((mostly == 1).sum(1).clamp(max=25).sum())
+
     ignored = batch.positions[batch.labels == IGNORED_LABEL]
     assert (batch.inputs.flatten()[ignored] == 2).all()
 

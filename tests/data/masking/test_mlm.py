@@ -43,6 +43,7 @@ def test_shares_are_80_10_10_over_a_million_draws():
     x = torch.full((1_000_000,), 7)
     inputs, labels = mlm(masking_prob=1.0)(x)
     assert (labels == 7).all()
+
     shares = torch.full((N_CHARS + 3,), 0.1 / N_CHARS)
     shares[7] += 0.1  # one random token in N_CHARS is the original
     shares[MASK] = 0.8

@@ -23,6 +23,7 @@ def test_spans_are_runs_of_whole_base_units():
     spans, _ = Spans(words)(offsets, generator(), 0.0)
     cut_inside = (spans[:, 1:] != spans[:, :-1]) & (words.unit_of[1:] == words.unit_of[:-1])
     assert not cut_inside.any()
+
     runs = [torch.unique_consecutive(row, return_counts=True) for row in spans]
     for numbers, _ in runs:
         # at most the first number occurs again, at the end
@@ -49,6 +50,7 @@ def test_adaptive_units_move_weight_to_what_is_hard():
     _, weights = segmenter(offsets[None], generator(), 0.0)
     assert weights[0, text.index("hard")] > 2.5
     assert weights[0, text.index("easy")] < 0.2
+
     again = STRATEGIES["adaptive"](text)
     again.load_state_dict(segmenter.state_dict())
     assert torch.equal(again.means, segmenter.means)
@@ -61,6 +63,7 @@ def test_adaptive_units_do_not_change_types_that_were_not_seen():
     _, weights = segmenter(torch.arange(80)[None], generator(), 0.0)
     assert weights[0, 0] == pytest.approx(1 + 0.05 * 8)
     assert weights[0, 4] == 1.0
+
     for _ in range(3_000):
         segmenter.observe(torch.arange(3), torch.zeros(3))
     _, weights = segmenter(torch.arange(80)[None], generator(), 0.0)
@@ -78,6 +81,7 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     # whether the first two characters of a word are apart
     single = (units[:, 0] != units[:, 1]).double().mean()
     assert abs(single - 0.75) < 4 * (0.75 * 0.25 / 8_000) ** 0.5
+
     units, _ = segmenter(offsets[:100], generator(), 0.5)
     assert (units[:, 0] == units[:, 1]).all()
 

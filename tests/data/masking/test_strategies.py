@@ -161,6 +161,7 @@ def test_names(text, names):
 def test_the_names_of_tiny_shakespeare(shakespeare):
     names = Counter(names_in(shakespeare))
     assert not {"I'll", "I", "Come", "Let", "All", "And", "Sir", "What", "But"} & names.keys()
+
     expected = [
         "Romeo",
         "JULIET",

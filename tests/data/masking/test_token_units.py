@@ -64,6 +64,7 @@ def test_units_hold_whole_words(name, kind):
     for match in WORD.finditer(CORPUS.training):
         begin, end = torch.searchsorted(offsets, torch.tensor(match.span())).tolist()
         assert len(set(units[begin:end].tolist())) == 1
+
         text = vocabulary.decode(ids[begin:end])
         assert text.strip() == match[0]
     assert torch.equal(units, expected[0][offsets])
@@ -112,10 +113,12 @@ def test_any_segmenter_gets_the_offsets_of_characters(monkeypatch, allowed):
     found = on_tokens(Fresh(6), char_of).to(torch.device("cpu"))
     assert found.learns
     assert found.allows_static_masks == allowed
+
     found.observe(torch.tensor([1, 3]), torch.ones(2))
     units, weights = found(torch.tensor([[0, 1, 2, 3]]), torch.Generator(), 0.0)
     assert units.tolist() == [[0, 2, 2, 5]]
     assert weights.tolist() == [[1, 0.5, 0.5, 0.5]]
+
     again = on_tokens(Fresh(6), char_of)
     again.load_state_dict(found.state_dict())
     assert torch.equal(again(torch.arange(4)[None], torch.Generator(), 0.0)[1], weights)
@@ -124,10 +127,12 @@ def test_any_segmenter_gets_the_offsets_of_characters(monkeypatch, allowed):
 def test_segmenters_of_ours_are_kept():
     words, char_of = units_of("the cat"), torch.tensor([0, 4, 5])
     assert isinstance(on_tokens(Characters(), char_of), Characters)
+
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
     mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
     mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
     assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
+
     units, _ = mixed.segmenters["a"].base(torch.arange(3)[None], torch.Generator(), 0.0)
     assert units.tolist() == [[0, 2, 2]]
 
@@ -152,10 +157,12 @@ def draw(segmenter):
 def test_windows_are_cut_as_the_whole_text_is(name):
     whole = STRATEGIES[name](STORED)
     assert isinstance(whole, CorpusUnits)
+
     units, weights = draw(for_stored_text(whole, STORED_IDS, CHARACTERS))
     expected, expected_weights = draw(whole)
     inside = slice(8, -8)  # the window's ends may cut a phrase that is longer than the margin
     assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
+
     if name != "contextual":  # the whole text leaves out the occurrence itself
         assert torch.allclose(weights[:, inside], expected_weights[:, inside])
 
