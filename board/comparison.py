@@ -29,6 +29,7 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
     number, and the last."""
     points = [*curve]
     number = curve[-1][0] + 1 if curve else 0
+
     for row in rows:
         values = [row.get(name) for name in CURVE]
         points.append([number, *(value if is_number(value) else None for value in values)])
@@ -59,11 +60,13 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
     source, *words = about["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
     changes = [word for word in words if not word.startswith("seed=")]
+
     if "changed_by_hand" in configs:
         changes.append("(changed by hand)")
 
     last = {}
     columns = {}
+
     if curve:
         for name, values in zip(("row", *CURVE), zip(*curve, strict=True), strict=True):
             last[name] = values[-1]

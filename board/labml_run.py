@@ -102,6 +102,7 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     # labml-app averages neighboring points. The last one must stay exact, because the page shows it
     # as a number.
     model = metrics.MetricsIndex.get(uuid).load()
+
     for name in series.keys() & model.tracking.keys():
         for part, numbers in series[name].items():
             model.tracking[name][part][-1] = numbers[-1]

@@ -101,9 +101,11 @@ class Predictors:
         because all others are answering."""
         key = (folder, bool(request.get("exact")))
         predictor = self._predictors.pop(key, None)
+
         if predictor is None:
             self._make_room()
             predictor = Predictor(folder)
+
         self._predictors[key] = predictor
         return await predictor.ask(request)
 
@@ -116,6 +118,7 @@ class Predictors:
                 predictor.end()
                 del self._predictors[key]
                 return
+
         raise BusyError(f"{MOST} models are answering, and no more may start: try again later")
 
     def close(self) -> None:

@@ -118,6 +118,7 @@ class RunRecords:
             return {"stored": EMPTY, "knobs": None}
         record = (before or NEW) | {"about": about}
         is_resumed = about_before.get("started") != about.get("started")
+
         if message.get("restart") or before is None or is_resumed:
             record |= {"stored": EMPTY, "curve": []}
             labml_run.clear(uuid)
@@ -153,6 +154,7 @@ class RunRecords:
         Raises InputError."""
         self._notice_if_dead(uuid)
         record = self.known(uuid)
+
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise InputError(f"this run {how}, so its knobs have no effect")
@@ -226,6 +228,7 @@ class RunRecords:
         if len(matching) != 1:
             n = len(matching) or "no"
             raise UnknownRunError(f"{n} runs of the dashboard begin with {name[:64]!r}")
+
         return matching[0]
 
     def known(self, uuid: str) -> dict[str, Any]:

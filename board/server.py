@@ -100,6 +100,7 @@ def refusal(request: Request) -> str | None:
     resolve to 127.0.0.1), or it comes from another site's page."""
     headers = request.headers
     hosts = [host.lower() for host in headers.getlist("host")]
+
     if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
         return "this dashboard is for localhost only"
     is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))

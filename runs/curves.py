@@ -96,6 +96,7 @@ def save_curves(
     losses, rates, lengths = figure.subplots(3, 1, sharex=True, height_ratios=[4, 1, 1])
 
     draw_losses(losses, rows)
+
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
     curves = list(losses.lines)
@@ -125,6 +126,7 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     unit = unit_of(results)
 
     draw_rates(rates, results["masking_rates"], "o-", label="model")
+
     if "counting" in results:  # applies to characters only
         draw_rates(rates, results["counting"], "o:", label="counting", color="grey")
     rates.set_xlabel("masking rate")

@@ -120,6 +120,7 @@ class Uploader(threading.Thread):
         self.start()
         self.has_tried.wait(SECONDS_AT_FIRST)
         self.has_tried.set()  # from now on, `run` reports an answer
+
         if self.trouble is None:
             self.report(f"dashboard {self.delivery.page}")
         else:

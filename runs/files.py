@@ -45,6 +45,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+
     try:
         temporary.write_bytes(content)
         flush(temporary)

@@ -34,6 +34,7 @@ def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterat
 
     thread = threading.Thread(target=record, name="hardware", daemon=True)
     thread.start()
+
     try:
         yield
     finally:

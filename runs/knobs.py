@@ -32,6 +32,7 @@ def knobs_of(values: Mapping[str, Any]) -> Knobs:
 
     factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
     rate = values.get("masking_prob")
+
     if rate is None or str(rate).lower() == "none":
         return Knobs(factor)
     return Knobs(factor, _number("masking_prob", rate, *RATES))

@@ -21,6 +21,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         file = open(path, "rb", opener=without_waiting)  # noqa: SIM115
     except ValueError as error:  # a null byte or a surrogate in the path
         raise OSError(errno.EINVAL, "not a valid path") from error
+
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")

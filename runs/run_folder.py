@@ -75,6 +75,7 @@ class RunFolder:
             raise RunFolderError(
                 f"cannot write to {path} ({error.strerror}): set logs to a folder"
             ) from error
+
         return cls(path)
 
     @contextmanager
@@ -150,10 +151,12 @@ class RunFolder:
         comment = about["comment"]
         knobs = None
         by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
+
         if by_hand:
             knobs = by_hand[-1].get("after")
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}", **config}
             comment += " (changed by hand)"
+
         if status["status"] == "crashed":
             comment = f"failed: {status['details']} | {comment}"
 
@@ -220,6 +223,7 @@ class RunFolder:
             (self.code_path / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.code_path / name, content)
             facts[str(path)] = {"copy": name, "sha256": hashlib.sha256(content).hexdigest()}
+
         if facts:
             write_json(self.code_path / "files.json", facts, indent=1)
 

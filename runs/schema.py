@@ -104,6 +104,7 @@ def read_rows(
     rows = []
     for line in content[:size].split(b"\n")[:-1]:
         rows.append(_parsed(line, schema, f"line {len(rows) + 1} of {path}"))
+
     return rows
 
 
@@ -132,6 +133,7 @@ def checked(
         if not matches(value, kind):
             problem = "missing" if value is MISSING else f"wrong ({_shown(value)})"
             raise error(f"{source} is damaged: {key} is {problem}")
+
     return content
 
 

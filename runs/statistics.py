@@ -109,6 +109,7 @@ def group_by_settings(
     first run. A second run with the same settings and seed is left out."""
     settings = {}
     losses_by_seed = {}
+
     for config, losses in zip(configs, window_losses, strict=True):
         shared = {key: value for key, value in config.items() if key not in ignored}
         name = json.dumps(shared, sort_keys=True)
@@ -125,8 +126,12 @@ def group_by_settings(
 
 def differing_keys(groups: Sequence[Group]) -> dict[str, list[Any]]:
     """The settings in which the groups differ, each with its value in every group."""
-    values = {key: [group.settings[key] for group in groups] for key in groups[0].settings}
-    return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
+    differing = {}
+    for key in groups[0].settings:
+        values = [group.settings[key] for group in groups]
+        if any(value != values[0] for value in values):
+            differing[key] = values
+    return differing
 
 
 def two_sided_p(t: float, degrees_of_freedom: float) -> float:

@@ -32,6 +32,7 @@ def test_missing_rows_and_values_that_are_null_leave_gaps(tmp_path, drawn):
 def test_a_line_far_below_the_curves_and_a_loss_far_above_them_leave_room_for_them(tmp_path):
     high = rows(39, **{"loss.valid": 1.0})
     high.append(metrics_row(40) | {"loss.valid": 1e3})
+
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as matplotlib does if a text leaves no room
         for drawn in (rows(1), high):
@@ -70,6 +71,7 @@ def test_a_single_evaluation_is_visible():
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.axis("off")
+
     for drawn in ([], rows(1)):
         draw_losses(axes, drawn)
         canvas.draw()
@@ -80,6 +82,7 @@ def test_a_single_evaluation_is_visible():
 def test_any_name_can_be_drawn(tmp_path, name):
     figure = Figure()
     axes = figure.subplots()
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # the font lacks some scripts
         axes.set_title(plain_text(name))

@@ -81,6 +81,7 @@ def test_a_number_that_is_not_finite_is_null(run):
     run.append_metrics(metrics_row(4) | {"loss.valid_stderr": math.nan, "loss.train": math.inf})
     run.append_event({"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}})
     run.save_reference_lines({"unigram": 3.3, "counting": math.nan})
+
     for path in (run.metrics_path, run.events_path, run.reference_lines_path):
         text = path.read_text()
         assert "null" in text
@@ -128,6 +129,7 @@ def test_a_file_that_is_missing_or_not_a_regular_one_is_refused_at_once(run, nam
 
     path = run.path / name
     path.unlink()
+
     if name.endswith(".jsonl"):
         assert READERS[name](run) == []
     else:
@@ -145,6 +147,7 @@ def resumable(run):
     run.append_metrics(metrics_row(4))
     run.append_event({"event": "noted", "step": 4})
     run.append_log("step 4")
+
     for path in (run.metrics_path, run.events_path, run.log_path):
         path.write_text(path.read_text() + '{"step"')
 
@@ -188,6 +191,7 @@ def test_damage_in_a_counted_row_is_found_before_anything_is_cut(
     path = run.path / name
     path.write_text(re.sub(pattern, replacement, path.read_text(), count=1))
     before = contents(run)
+
     with one_line(RunFolderError, path.name):
         run.truncate(sizes)
 
@@ -276,6 +280,7 @@ def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reaso
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "huge").touch()
     os.truncate(tmp_path / "huge", 2**40)
+
     with pytest.raises(OSError) as error:  # noqa: PT011
         read_bytes(tmp_path / path)
 

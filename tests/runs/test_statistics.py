@@ -23,6 +23,7 @@ def groups(*shifts, ignored=IGNORED):
     number that is added to all window losses."""
     configs = []
     losses = []
+
     for number, of_setting in enumerate(shifts):
         for seed, shift in enumerate(of_setting):
             configs.append(config(seed, 128 + number))

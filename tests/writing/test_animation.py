@@ -15,6 +15,7 @@ def recorded(tmp_path, text, n_steps):
     """The GIF of a text that is written from the left in `n_steps` steps."""
     ids = VOCABULARY.encode(text)
     recording = Recording(tmp_path / "text.gif", VOCABULARY)
+
     for step in range(n_steps + 1):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps
         recording.show(ids.where(written, VOCABULARY.mask_token))

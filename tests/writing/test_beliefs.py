@@ -76,6 +76,7 @@ def test_beliefs_are_the_floors_at_masked_positions():
     assert list(beliefs) == list(DISTINCTIONS)
 
     n = int(masked.sum())
+
     for belief in beliefs.values():
         assert belief.shape == (n, 2)
         assert belief.sum().item() == pytest.approx(n)

@@ -39,6 +39,7 @@ def test_the_exact_posterior_is_consistent(n, background):
 def test_other_conditionals_disagree():
     flat = flattened(TRUTH, 0.3)
     measures, nats = measured(flat, 6, 0.5)
+
     for row in measures["kl"].values():
         assert row["nats"] > 2 * row["stderr"] > 0
 

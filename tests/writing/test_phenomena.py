@@ -58,6 +58,7 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
 def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
     stems = set()
     inflected = set()
+
     for topic in words.topics():
         stems |= {*topic.nouns, *topic.adjectives}
         inflected |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
@@ -67,6 +68,7 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
     codes = torch.full(validation.masked.shape, -1)
     codes[validation.masked] = known.phenomena
     seen = set()
+
     for window, row in zip(validation.windows, codes, strict=True):
         text = vocabulary.decode(window)
         for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):

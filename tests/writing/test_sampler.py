@@ -142,6 +142,7 @@ def test_a_text_does_not_depend_on_the_others(joint, order):
     sampler = Sampler(joint, 3, 3, order, remask=0.2)
     blanks = torch.full((5, 3), 3)
     *_, together = sampler.write(blanks, 2, generators(5))
+
     for text, own in zip(together, generators(5), strict=True):
         *_, alone = sampler.write(blanks[:1], 2, [own])
         assert torch.equal(alone[0], text)
