@@ -5,8 +5,6 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from data.text.download import download
 from tests.conftest import answer_with
 
 
-def whole(loaded: Corpus) -> str:
+def whole(loaded):
     return loaded.training + loaded.validation
 
 
@@ -61,7 +59,7 @@ def test_a_wrong_or_incomplete_download_is_not_cached(
 def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
     done = threading.Event()
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def answer(handler):
         handler.send_response(200)
         handler.end_headers()
         while not done.wait(0.05):  # silent, or one byte now and then
@@ -76,7 +74,7 @@ def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
 
 
 def test_an_endless_download_is_aborted(serve):
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def answer(handler):
         handler.send_response(200)
         handler.end_headers()
         with contextlib.suppress(OSError):  # the client closes the connection, as it should
@@ -94,7 +92,7 @@ def test_a_missing_server_and_one_that_does_not_speak_http_are_clear_errors(serv
 
 
 @pytest.fixture
-def without_text(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Path:
+def without_text(monkeypatch, empty_cache):
     """Unset the variable, empty the cache, and make downloads fail. Returns the folder of the
     cache."""
     monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
@@ -142,7 +140,7 @@ def test_line_ends_of_a_file_are_kept(tmp_path):
     assert (loaded.name, whole(loaded)) == (str(path), "one\r\ntwo\ré")
 
 
-def one_line_error(name: str) -> str:
+def one_line_error(name):
     """The message of load_corpus, which must be one line that any terminal and log can take."""
     with pytest.raises(CorpusError) as raised:
         load_corpus(name)
@@ -150,7 +148,7 @@ def one_line_error(name: str) -> str:
     return str(raised.value)
 
 
-UNUSABLE: dict[str, Callable[[Path], object]] = {
+UNUSABLE = {
     "No such file": lambda path: None,
     "is empty": Path.touch,
     "has zero bytes": lambda path: path.write_bytes("text".encode("utf-16-le")),

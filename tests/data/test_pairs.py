@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,19 +6,18 @@ from configs.checks import SHORTEST_PAIR
 from data.corpus import CorpusError
 from data.play.grammar import play
 from data.vocabulary import MASK, PAD, Vocabulary
-from data.windows import WindowBatch
 from data.windows.pairs import CLS, SEP, PairWindows, speech_borders
 
 TEXT = play(50_000)
 VOCABULARY = Vocabulary(TEXT, (PAD, MASK, CLS, SEP))
 
 
-def pairs(text: str, objective: str, *, longest: int = 64, seed: int = 0) -> PairWindows:
+def pairs(text, objective, *, longest=64, seed=0):
     vocabulary = Vocabulary(text, (PAD, MASK, CLS, SEP))
     return PairWindows(objective, vocabulary.encode(text), text, vocabulary, seed, longest)
 
 
-def pairs_in(batch: WindowBatch) -> Iterator[tuple[str, int, str, int, int]]:
+def pairs_in(batch):
     """The two texts of each pair with their offsets, and its label."""
     labels = batch.extras["pair_labels"].tolist()
     for tokens, offsets, label in zip(batch.tokens, batch.offsets.tolist(), labels, strict=True):

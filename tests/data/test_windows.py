@@ -66,7 +66,7 @@ def test_windows_stay_inside_documents_and_reach_every_start():
     assert ((counts - mean).abs() < 5 * mean**0.5).all()  # equally often
 
 
-def draws_after_restoring(state: torch.Tensor) -> torch.Tensor:
+def draws_after_restoring(state):
     generator = torch.Generator().manual_seed(int(torch.randint(1_000, ())))
     restore_generator(generator, state)
     return torch.rand(5, generator=generator)

@@ -7,7 +7,7 @@ from data.play.automaton import Automaton, Builder
 from tests.data.play.test_floor import probabilities
 
 
-def words(weights: dict[str, float]) -> Automaton:
+def words(weights):
     build = Builder()
     start, end = build.joints(2)
     build.choice(start, weights, end)

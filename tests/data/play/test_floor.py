@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -16,7 +15,7 @@ from data.vocabulary import Vocabulary
 MASK = 3  # of an automaton with three characters
 
 
-def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automaton:
+def random_automaton(seed, n_states=5, n_chars=3):
     generator = np.random.default_rng(seed)
     more = generator.integers(0, n_chars, n_states - n_chars)
     characters = "abc"[:n_chars] + "".join("abc"[i] for i in more)
@@ -24,7 +23,7 @@ def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automato
     return Automaton(characters, tuple(dict(enumerate(row)) for row in rows.tolist()))
 
 
-def paths(automaton: Automaton, length: int) -> Iterator[tuple[list[int], float]]:
+def paths(automaton, length):
     """All sequences of states: the ids of their characters, and their probabilities."""
     transitions = automaton.transitions().to_dense().tolist()
     start = automaton.stationary().tolist()
@@ -36,7 +35,7 @@ def paths(automaton: Automaton, length: int) -> Iterator[tuple[list[int], float]
         yield [ids[state] for state in states], probability
 
 
-def probabilities(automaton: Automaton, length: int) -> torch.Tensor:
+def probabilities(automaton, length):
     """P(text) of all texts of a length, `[n_chars] * length`, from the probabilities of all
     sequences of states."""
     of_texts = torch.zeros([len(automaton.alphabet)] * length, dtype=torch.float64)
@@ -45,9 +44,7 @@ def probabilities(automaton: Automaton, length: int) -> torch.Tensor:
     return of_texts
 
 
-def by_enumeration(
-    automaton: Automaton, shown: torch.Tensor, misprint_prob: float
-) -> tuple[torch.Tensor, float]:
+def by_enumeration(automaton, shown, misprint_prob):
     """P(character | everything shown) at all positions and P(shown), from the probabilities of all
     state sequences."""
     given = channel(len(automaton.alphabet), misprint_prob)
@@ -122,7 +119,7 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
         floor.values("mood")
 
 
-def mixed(automaton: Automaton, other: Automaton, share: float) -> Automaton:
+def mixed(automaton, other, share):
     """An automaton with the characters of the first, and a share of the probabilities of the other."""
     successors = []
     for one, two in zip(automaton.successors, other.successors, strict=True):
@@ -130,9 +127,7 @@ def mixed(automaton: Automaton, other: Automaton, share: float) -> Automaton:
     return Automaton(automaton.characters, tuple(successors))
 
 
-def losses_of(
-    automaton: Automaton, other: Automaton, n_windows: int, seed: int
-) -> list[np.ndarray]:
+def losses_of(automaton, other, n_windows, seed):
     """The losses of windows of 64 characters that the automaton writes, under itself and under
     another one."""
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * n_windows, seed))

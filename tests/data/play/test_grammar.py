@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")
-def text() -> str:
+def text():
     return play(300_000)
 
 
@@ -29,7 +29,7 @@ CLOSED = (
 )
 
 
-def all_words() -> set[str]:
+def all_words():
     """Every word form of the play's language."""
     forms = set(chain.from_iterable(CLOSED))
     for topic in words.topics():
@@ -60,7 +60,7 @@ def test_characters_are_as_frequent_as_the_stationary_distribution_says(text):
         assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, character
 
 
-def speeches(text: str) -> list[tuple[str, str]]:
+def speeches(text):
     return re.findall(r"([A-Z]+):\n(.*?)\n\n", text, re.DOTALL)
 
 

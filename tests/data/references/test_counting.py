@@ -7,7 +7,7 @@ from data.references.counting import count
 from data.vocabulary import Vocabulary
 
 
-def ids_of(text: str) -> tuple[np.ndarray, int]:
+def ids_of(text):
     vocabulary = Vocabulary(text)
     return vocabulary.encode(text).numpy(), vocabulary.n_ordinary
 

@@ -1,5 +1,4 @@
 import multiprocessing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +17,12 @@ KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
 
 @pytest.fixture
-def coins(empty_cache: Path) -> Corpus:
+def coins(empty_cache):
     """A text with a known floor, and an empty cache."""
     return Corpus.from_text("coins", COINS.write(100_000, seed=0), COINS)
 
 
-def unigram_of(corpus: Corpus) -> float:
+def unigram_of(corpus):
     vocabulary = Vocabulary(corpus.counts)
     training = vocabulary.encode(corpus.training).bincount(minlength=vocabulary.n_ordinary)
     validation = vocabulary.encode(corpus.validation).bincount(minlength=vocabulary.n_ordinary)
@@ -84,7 +83,7 @@ def test_a_text_with_one_validation_window_has_finite_reference_losses(length, e
 
 
 @pytest.fixture
-def text(sentences: str, monkeypatch: pytest.MonkeyPatch, empty_cache) -> Corpus:
+def text(sentences, monkeypatch, empty_cache):
     """A text whose reference losses are computed in a background process."""
     monkeypatch.setattr(reference_process, "SMALL", 0)
     return Corpus.from_text("sentences", sentences)

@@ -1,11 +1,9 @@
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from itertools import chain
 
 import numpy as np
 import pytest
-from torch import Tensor
 
 from data.play.grammar import play
 from data.tasks import play as tasks
@@ -18,11 +16,11 @@ NAMES = list(TASKS["play"])
 written = cache(play)
 
 
-def computed_once(posterior: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def computed_once(posterior):
     """A function whose last argument is a list of texts, with a cache of its results."""
     cached = cache(posterior)
 
-    def compute(*arguments) -> Tensor:
+    def compute(*arguments):
         *others, texts = arguments
         return cached(*others, tuple(texts)).clone()
 
@@ -47,7 +45,7 @@ def task(request, of_report):
     return of_report(request.param)
 
 
-def long_texts(part) -> list[str]:
+def long_texts(part):
     return [text for example in part for text in example.texts if len(text) >= LONG]
 
 
@@ -71,7 +69,7 @@ def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task, of_repor
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
-def check_calibrated(posterior: np.ndarray, is_right: np.ndarray, ceiling: float) -> None:
+def check_calibrated(posterior, is_right, ceiling):
     """The best answers are right as often as the posterior says, among the surest and among the
     others too."""
     assert posterior.mean() == pytest.approx(ceiling)
@@ -82,7 +80,7 @@ def check_calibrated(posterior: np.ndarray, is_right: np.ndarray, ceiling: float
             assert abs(is_right[part].mean() - posterior[part].mean()) < 3.5 * error + 1e-9
 
 
-def first_texts(task: Task) -> list[str]:
+def first_texts(task):
     return [example.texts[0] for example in task.test]
 
 

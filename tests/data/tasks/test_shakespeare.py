@@ -45,7 +45,7 @@ def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
     assert len(task.pool) >= 256
 
 
-def speeches(names: str, n: int, end: str = "\n") -> str:
+def speeches(names, n, end="\n"):
     return "".join(f"{names[i % len(names)]}:{end}I say {i % n}.{end}{end}" for i in range(1_000))
 
 

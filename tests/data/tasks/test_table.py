@@ -3,20 +3,20 @@ import os
 import pytest
 
 from data.tasks.table import from_csv
-from data.tasks.task import CHARACTER, PAIR, Example, Task
+from data.tasks.task import CHARACTER, PAIR, Example
 from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
 
-def table(tmp_path, *rows: str) -> Task:
+def table(tmp_path, *rows):
     return from_csv(written(tmp_path / "a.csv", "\n".join(rows)))
 
 
-def texts(part) -> set[str]:
+def texts(part):
     return {example.texts[0] for example in part}
 
 
-def rows_of_each_label(form: str, n: int) -> list[str]:
+def rows_of_each_label(form, n):
     """Rows of the labels x and y in turn; a form has a label and a number."""
     return [form.format(label="xy"[i % 2], i=i // 2) for i in range(2 * n)]
 

@@ -3,7 +3,6 @@ import multiprocessing
 import os
 import resource
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from data.play.grammar import play
 from data.text import conversion, sources
 from data.text.conversion import convert
 from data.text.sources import list_sources
-from data.text.stored import StoredText
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 from tests.conftest import in_files, limited, one_line
@@ -26,18 +24,18 @@ N_CHARS = [100_000, 100_000, N_TRAINING - 200_000]  # for training, of each of t
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
+def small_blocks(monkeypatch, empty_cache):
     monkeypatch.setattr(sources, "BLOCK", 2_000)
     monkeypatch.setattr(conversion, "SECONDS_BETWEEN_NOTES", 0)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path):
     return in_files(tmp_path / "texts", TEXT, 3)
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     return {
         path.name: path.read_bytes()
         for path in folder.iterdir()
@@ -75,7 +73,7 @@ def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypa
     folder = tmp_path / "ids"
     noted = []
 
-    def write_and_keep(path: Path, content: object) -> None:
+    def write_and_keep(path, content):
         noted.append(json.dumps(content))
         write_json(path, content)
 
@@ -96,7 +94,7 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text, tmp_path):
     check_training_ids(loaded.stored)
 
 
-def check_training_ids(stored: StoredText) -> None:
+def check_training_ids(stored):
     ids = stored.tokenized(VOCABULARY).training.ids
     assert torch.equal(ids.long(), VOCABULARY.encode(TEXT[:N_TRAINING]))
 

@@ -3,7 +3,6 @@ import gzip
 import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -28,19 +27,19 @@ TEXT = play()[:200_000].replace("a", "ä")
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
+def small_blocks(monkeypatch, empty_cache):
     monkeypatch.setattr(sources, "BLOCK", 10_000)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
 
 
-def write_gzip(path: Path) -> Path:
+def write_gzip(path):
     path.with_suffix(".gz").write_bytes(
         b"".join(gzip.compress(part.encode()) for part in parts(TEXT, 3))
     )
     return path.with_suffix(".gz")
 
 
-def write_folder(path: Path) -> Path:
+def write_folder(path):
     """Files of every kind, some of them in a subfolder."""
     path.mkdir()
     first, second, third, fourth = parts(TEXT, 4)
@@ -77,7 +76,7 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
             assert torch.equal(part.counts, expected.bincount(minlength=vocabulary.n_ordinary))
 
 
-def write_rows(path: Path, rows: list[str], **options) -> Path:
+def write_rows(path, rows, **options):
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, **options)
     return path
 
@@ -117,7 +116,7 @@ def test_copies_of_rows_are_left_out_and_counted(tmp_path):
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path):
-    def blocks_of(text: str) -> list[str]:
+    def blocks_of(text):
         (source,) = list_sources(written(tmp_path / "text.txt", text))
         blocks = [block.text for block in read_blocks(source)]
         assert "".join(blocks) == text

@@ -19,7 +19,7 @@ SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters
 
 
 @pytest.fixture
-def folder(tmp_path: Path, empty_cache: Path) -> Path:
+def folder(tmp_path, empty_cache):
     """Books and code: each file has letters of its folder, and ends with its number."""
     for name, (n, size) in SIZES.items():
         (tmp_path / "texts" / name).mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_the_sample_is_spread_over_the_whole_of_each_part(
         assert sample == "".join(whole[i * len(whole) // 10 :][:100] for i in range(10))
 
 
-def windows_of(folder: Path, seq_len: int, weights: list, within_documents: bool):
+def windows_of(folder, seq_len, weights, within_documents):
     stages = [{"until": 1.0, "seq_len": seq_len}]
     return configs_for(
         folder,
