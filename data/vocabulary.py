@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +31,8 @@ class Vocabulary:
     it exists, stands for any other character.
     """
 
-    tokens: ClassVar[str] = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
-    is_characters: ClassVar[bool] = True  # whether each ordinary token is a character
+    tokens = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
+    is_characters = True  # whether each ordinary token is a character
     # [n_tokens] int64, characters that begin in each token; None: always one
     lengths: torch.Tensor | None = None
 

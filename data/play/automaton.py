@@ -68,7 +68,7 @@ class Automaton:
         State 0 stays state 0.
         """
         descriptions = self.descriptions or [{}] * len(self.characters)
-        number: dict[tuple, int] = {}
+        number = {}
         group = []
         for state in zip(self.characters, descriptions, self.successors, strict=True):
             character, description, successors = state
@@ -78,7 +78,7 @@ class Automaton:
         characters, of_groups, moves = zip(*number, strict=True)
         merged_successors = []
         for each in moves:
-            after: dict[int, float] = defaultdict(float)
+            after = defaultdict(float)
             for state, probability in sorted(each):
                 after[group[state]] += probability
             merged_successors.append(dict(after))
@@ -101,7 +101,7 @@ class Automaton:
         cumulative = [np.cumsum(list(each.values()))[:-1].tolist() for each in self.successors]
         successors = list(map(list, self.successors))
         uniform = np.random.Generator(np.random.PCG64(seed)).random
-        draws: list[float] = []
+        draws = []
         path = []
         state = 0
         for _ in range(length):
@@ -152,7 +152,7 @@ class Builder:
             self.describing(**description).choice(start, weights, end)
             return
 
-        by_first: dict[str, dict[str, float]] = defaultdict(dict)
+        by_first = defaultdict(dict)
         for text, weight in weights.items():
             if text:
                 by_first[text[0]][text[1:]] = weight
@@ -178,7 +178,7 @@ class Builder:
         def states_after(node: int) -> dict[int, float]:
             """The states after a node, with joints replaced by the states after them."""
             total = sum(self._edges[node].values())
-            result: dict[int, float] = defaultdict(float)
+            result = defaultdict(float)
             for target, weight in self._edges[node].items():
                 is_joint = self._characters[target] is None
                 reached = states_after(target) if is_joint else {target: 1.0}

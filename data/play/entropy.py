@@ -31,8 +31,8 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
     infinitely many.
     """
     automaton = automaton.merged()
-    number: dict[frozenset[tuple[int, float]], int] = {}
-    beliefs: list[Belief] = []  # breadth first
+    number = {}
+    beliefs = []  # breadth first
     characters = ""
 
     def number_of(character: str, belief: Belief) -> int:
@@ -51,11 +51,11 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
             raise ArithmeticError(
                 f"the automaton's beliefs do not close: there are more than {max_beliefs:,}"
             )
-        joint: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
+        joint = defaultdict(lambda: defaultdict(float))
         for state, probability in belief.items():
             for target, p in automaton.successors[state].items():
                 joint[automaton.characters[target]][target] += probability * p
-        probs: dict[int, float] = {}
+        probs = {}
         for character, states in joint.items():
             total = sum(states.values())
             after = {state: p / total for state, p in states.items()}

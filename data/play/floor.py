@@ -127,7 +127,7 @@ class Floor:
     ) -> Iterator[tuple[int, Tensor]]:
         """Positions t that any window wants, the last one first, and P(state at t | everything
         shown), up to a factor, `[n_states, n_windows]`."""
-        kept: dict[int, Tensor] = {}
+        kept = {}
         for t, (state, total) in enumerate(self._forward(shown, given)):
             if not total.all():
                 raise ValueError(

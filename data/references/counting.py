@@ -123,8 +123,8 @@ def _count_pairs(
     The number of a pair is the index of the context in the sorted `contexts`, times n_chars, plus
     the character. Other contexts are dropped, so memory does not grow with the text.
     """
-    pairs: Ints = np.empty(0, dtype=np.int64)
-    counts: Ints = np.empty(0, dtype=np.int64)
+    pairs = np.empty(0, dtype=np.int64)
+    counts = np.empty(0, dtype=np.int64)
     for start in range(before, len(training) - after, OFFSETS_AT_ONCE):
         offsets = np.arange(start, min(start + OFFSETS_AT_ONCE, len(training) - after))
         hashes = context_hashes(training, offsets, before, after)

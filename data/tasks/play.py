@@ -235,7 +235,7 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
     text = speech.text
     descriptions = grammar().descriptions
     classes = [descriptions[state]["word"] for state in speech.states]
-    changes: list[tuple[int, int, str]] = []  # from, to, the text there
+    changes = []  # from, to, the text there
     for i, (character, word, after) in enumerate(
         zip(text, classes, [*classes[1:], ""], strict=True)
     ):

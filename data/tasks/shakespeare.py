@@ -112,7 +112,7 @@ def punctuation(use: str) -> Task:
 
 def _unpunctuated(text: str) -> list[Example]:
     kept = []
-    labels: list[str | None] = []
+    labels = []
     for before, character, after in zip(text, text[1:], text[2:], strict=False):
         if before in PUNCTUATION:
             continue
@@ -136,7 +136,7 @@ def capitals(use: str) -> Task:
 
 
 def _in_lower_case(text: str) -> list[Example]:
-    labels: list[str | None] = []
+    labels = []
     for before, character in pairwise(text):
         is_first = character.isalpha() and not before.isalpha() and before != "'"
         case = "capital" if character.isupper() else "lower case"

@@ -99,8 +99,8 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
 
     n_unsplit = Counter(stratum(example) for example, split in examples if not split)
     seen = Counter[str]()
-    pool: list[Example] = []
-    test: list[Example] = []
+    pool = []
+    test = []
     for example, split in examples:
         label = stratum(example)
         if not split:

@@ -39,7 +39,7 @@ class Task:
     @property
     def labels(self) -> list[str]:
         """The labels of the pool, sorted."""
-        labels: set[str | None] = set()
+        labels = set()
         for example in self.pool:
             labels.update([example.label] if isinstance(example.label, str) else example.label)
         return sorted(filter(None, labels))

@@ -189,7 +189,7 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
     """Each row is a document. Leaves out copies of earlier rows, except of short ones."""
-    documents: list[str] = []
+    documents = []
     size = 0
     hashes = set[int]()
     n_copies = 0

@@ -181,7 +181,7 @@ class StoredText:
         n_training = sum(self.n_training)
         wanted = {TRAINING: pieces(n_training), VALIDATION: pieces(self.n_chars - n_training)}
         offsets = dict.fromkeys(wanted, 0)
-        texts: dict[str, list[str]] = {part: [] for part in wanted}
+        texts = {part: [] for part in wanted}
         with shown("sampling", self.n_chars, " characters") as bar:
             for part, block in parts_of(self.files, self.n_training):
                 n = len(block.text)

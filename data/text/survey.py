@@ -151,7 +151,7 @@ def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
     file with more than a tenth of its folder may be cut. `folders` are those of the files,
     ascending.
     """
-    n_training: list[int] = []
+    n_training = []
     for _, group in groupby(zip(folders, files, strict=True), key=itemgetter(0)):
         n_training += _split_folder([file for _, file in group])
     return n_training

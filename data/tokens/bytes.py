@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ class PiecesOfUtf8(Vocabulary):
     """A vocabulary whose ordinary tokens are any bytes of UTF-8: parts of characters, words, spaces
     before words."""
 
-    is_characters: ClassVar[bool] = False
+    is_characters = False
 
     def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
         super().number_tokens(texts, special_tokens)
@@ -79,7 +79,7 @@ def _decoded(content: bytes) -> tuple[str, np.ndarray]:
 class ByteVocabulary(PiecesOfUtf8):
     """The 256 bytes, whose ids are their values, then the special tokens."""
 
-    tokens: ClassVar[str] = BYTES
+    tokens = BYTES
 
     def __init__(self, special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""

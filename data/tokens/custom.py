@@ -1,7 +1,7 @@
 """Tokens of a tokenizer that a user brings: any object with the attributes of `Tokenizer`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -24,7 +24,7 @@ class Tokenizer(Protocol):
 class CustomVocabulary(PiecesOfUtf8):
     """The tokens of a user's tokenizer, then the special tokens."""
 
-    tokens: ClassVar[str] = CUSTOM
+    tokens = CUSTOM
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -147,7 +147,7 @@ def load(content: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
 class SubwordVocabulary(PiecesOfUtf8):
     """The tokens of a Hugging Face tokenizer: words, parts of words, and punctuation."""
 
-    tokens: ClassVar[str] = SUBWORDS
+    tokens = SUBWORDS
 
     def __init__(self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)):
         """`tokenizer` is a tokenizer.json that has been `renumbered`; it decides whether there is

@@ -38,7 +38,7 @@ def paths(automaton, length):
 def probabilities(automaton, length):
     """P(text) of all texts of a length, `[n_chars] * length`, from the probabilities of all
     sequences of states."""
-    of_texts = torch.zeros([len(automaton.alphabet)] * length, dtype=torch.float64)
+    of_texts = torch.zeros([len(automaton.alphabet)] * length).double()
     for ids, probability in paths(automaton, length):
         of_texts[tuple(ids)] += probability
     return of_texts
@@ -48,7 +48,7 @@ def by_enumeration(automaton, shown, misprint_prob):
     """P(character | everything shown) at all positions and P(shown), from the probabilities of all
     state sequences."""
     given = channel(len(automaton.alphabet), misprint_prob)
-    joint = torch.zeros(len(shown), len(automaton.alphabet), dtype=torch.float64)
+    joint = torch.zeros(len(shown), len(given[0])).double()
     places = torch.arange(len(shown))
     for ids, probability in paths(automaton, len(shown)):
         joint[places, ids] += probability * given[shown, ids].prod()
@@ -91,29 +91,28 @@ def test_an_impossible_text_has_the_probability_0_and_no_losses():
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 0, 1]])
     assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
     with pytest.raises(ValueError, match="cannot generate this text"):
-        Floor(automaton).losses(texts[:1], torch.zeros(1, 5, dtype=torch.bool))
+        Floor(automaton).losses(texts[:1], torch.zeros(1, 5).bool())
 
 
 def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     """An automaton that writes another character in each state knows the states."""
     automaton = random_automaton(4)
     values = ["x", "y", "x", None, "y"]  # of each state
-    described = replace(
-        automaton, descriptions=tuple({"kind": value} if value else {} for value in values)
-    )
+    descriptions = [{"kind": value} if value else {} for value in values]
+    described = replace(automaton, descriptions=descriptions)
     shown = torch.tensor([0, MASK, 2, MASK, 1])
     written = torch.tensor([automaton.alphabet.index(c) for c in automaton.characters])
     states = torch.tensor(list(product(range(5), repeat=5)))
     fitting = states[((shown == written[states]) | (shown == MASK)).all(1)]
     weights = Floor(replace(automaton, characters="01234")).log_probability(fitting).exp()
-    expected = torch.zeros(5, 3, dtype=torch.float64)  # of none, x, and y
+    expected = torch.zeros(5, 3).double()  # of none, x, and y
     for state, value in enumerate(values):
-        column = ["none", "x", "y"].index(value or "none")
+        column = [None, "x", "y"].index(value)
         expected[:, column] += ((fitting == state) * weights[:, None]).sum(0) / weights.sum()
 
     floor = Floor(described)
     assert floor.values("kind") == ["none", "x", "y"]
-    beliefs = floor.beliefs(shown[None], torch.ones(1, 5, dtype=torch.bool), "kind")
+    beliefs = floor.beliefs(shown[None], torch.ones(1, 5).bool(), "kind")
     assert torch.allclose(beliefs, expected, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="no distinction 'mood'"):
         floor.values("mood")

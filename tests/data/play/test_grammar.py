@@ -44,6 +44,7 @@ def test_it_uses_its_words_and_no_others(text):
     assert len(grammar().characters) <= 20_000
     known = all_words()
     assert len(known) == 1_374
+
     used = set(re.findall(r"[A-Za-z]+", text[: text.rindex("\n\n")]))
     assert {word.lower() for word in used - known} <= known
     assert len(used & known) > 1_000
@@ -106,20 +107,23 @@ def test_states_know_the_distinctions_of_the_grammar():
     floor = tasks.floor()
     text = play(500, seed=0)
     ids = Vocabulary(grammar().alphabet).encode(text)[None]
-    everywhere = torch.ones_like(ids, dtype=torch.bool)
-    most_probable = {}
-    for distinction in ("word", "topic", "speaker", "number", "sentence"):
-        values = floor.values(distinction)
-        beliefs = floor.beliefs(ids, everywhere, distinction)
-        most_probable[distinction] = [values[i] for i in beliefs.argmax(1)]
-    word, topic, speaker, number, sentence = most_probable.values()
+    everywhere = torch.ones_like(ids).bool()
 
+    def most_probable(distinction):
+        values = floor.values(distinction)
+        return [values[i] for i in floor.beliefs(ids, everywhere, distinction).argmax(1)]
+
+    word = most_probable("word")
+    topic = most_probable("topic")
+    speaker = most_probable("speaker")
+    number = most_probable("number")
+    sentence = most_probable("sentence")
     nouns = {noun for topic in words.topics() for noun in topic.nouns}
-    places = []
+    places = set()
     for match in re.finditer(r"[A-Za-z]+|[^A-Za-z]", text[: text.rindex("\n\n")]):
         i = match.start()
         written = match[0]
-        places.append(word[i])
+        places.add(word[i])
         is_plural = number[i] == "plural"
         if word[i] == "noun":
             assert written.removesuffix(words.PLURAL_NOUN) in nouns
@@ -134,7 +138,7 @@ def test_states_know_the_distinctions_of_the_grammar():
             assert sentence[i] == MARKS[written]
         assert (word[i] == "space or punctuation") == (not written.isalpha())
 
-    assert len(set(places)) == 13  # all kinds of words; endings are the other two
+    assert len(places) == 13  # all kinds of words; endings are the other two
 
 
 def test_the_play_never_changes():

@@ -13,19 +13,18 @@ def ids_of(text):
 
 
 def test_witten_bell_by_hand():
-    """After `a` in `abacab`, with one neighbor visible: total 3, types 2 (b twice, c once)."""
+    """After `a` in `abacab`, the total is 3 and the types are 2: b twice, c once. Without a visible
+    neighbor, the frequency remains."""
     training, n_chars = ids_of("abacab")
-    result = count(training, np.array([[0, 1]]), np.array([[False, True]]), n_chars)
-    unigram = (2 + 0.5) / (6 + 0.5 * 3)
-    assert np.exp(-result.losses[0]) == pytest.approx((2 + 2 * unigram) / (3 + 2))
-    assert result.correct.tolist() == [True]
+    windows = np.array([[0, 1], [0, 1]])
+    masked = np.array([[False, True], [True, True]])
+    result = count(training, windows, masked, n_chars)
 
-
-def test_an_unseen_context_falls_back_to_the_smaller_one():
-    training, n_chars = ids_of("abababcc")
-    alone = count(training, np.array([[0]]), np.array([[True]]), n_chars)
-    # nothing visible: frequency
-    assert np.exp(-alone.losses[0]) == pytest.approx((3 + 0.5) / (8 + 0.5 * 3))
+    frequency_of_a = (3 + 0.5) / (6 + 0.5 * 3)
+    frequency_of_b = (2 + 0.5) / (6 + 0.5 * 3)
+    after_a = (2 + 2 * frequency_of_b) / (3 + 2)
+    assert np.exp(-result.losses) == pytest.approx([after_a, frequency_of_a, frequency_of_b])
+    assert result.correct.tolist() == [True, True, False]
 
 
 def test_masked_neighbors_and_other_windows_are_not_used():

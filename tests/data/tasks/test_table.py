@@ -80,7 +80,6 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, message):
         from_csv(tmp_path / "a.csv")
 
 
-HEADER = "needs the columns text and label, or .* in lower case, separated by commas; it has "
 SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
 ONE_LABEL = "".join(f"{i},x\n" for i in range(20))
 LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
@@ -89,11 +88,11 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,kind\na,b\n", HEADER + "text, kind"),
-        ("text,label,label\na,b,c\n", HEADER + "text, label, label"),
-        ("Text,Label\na,b\n", HEADER + "Text, Label"),
-        ("text;label\na;b\n", HEADER + "text;label"),
-        ("", HEADER + "none"),
+        ("text,kind\na,b\n", "it has text, kind"),
+        ("text,label,label\na,b,c\n", "it has text, label, label"),
+        ("Text,Label\na,b\n", "it has Text, Label"),
+        ("text;label\na;b\n", "it has text;label"),
+        ("", "it has none"),
         ("text,label\na,\n", "row 1 of .*: the column label is empty"),
         ("text,label\na\n", "row 1 of .*: the column label is empty"),
         ("text,label,split\na,b,dev\n", "split must be train or test"),

@@ -3,7 +3,6 @@
 import gzip
 import re
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text.survey import Surveyed, split
 from tests.conftest import configs_for, one_line
+from tests.data.text.test_sources import both_parts
 
 SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters
 
@@ -22,10 +22,12 @@ SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters
 def folder(tmp_path, empty_cache):
     """Books and code: each file has letters of its folder, and ends with its number."""
     for name, (n, size) in SIZES.items():
-        (tmp_path / "texts" / name).mkdir(parents=True)
+        files = tmp_path / "texts" / name
+        files.mkdir(parents=True)
         for i in range(n):
-            text = (f"{name[0]}ä " * size)[: size - 4] + f"{i:03}\n"
-            (tmp_path / "texts" / name / f"{i:03}").write_text(text)
+            text = (f"{name[0]}ä " * size)[: size - 4]
+            (files / f"{i:03}").write_text(f"{text}{i:03}\n")
+
     return tmp_path / "texts"
 
 
@@ -78,33 +80,25 @@ def test_the_sample_is_spread_over_the_whole_of_each_part(
     monkeypatch.setattr(data.text.stored, "PIECE", 100)
     monkeypatch.setattr("data.text.sources.BLOCK", 3_000)
     text = play()[:50_000].replace("a", "ä")
-    contents = [text[begin:end] for begin, end in pairwise([0, 5_000, 5_050, 30_000, 50_000])]
-    (tmp_path / "texts").mkdir()
+    contents = [text[:5_000], text[5_000:5_050], text[5_050:30_000], text[30_000:]]
+    folder = tmp_path / "texts"
+    folder.mkdir()
     for i, content in enumerate(contents):
         encoded = content.encode()
         if suffix:
             encoded = gzip.compress(encoded)
-        (tmp_path / "texts" / f"{i}{suffix}").write_bytes(encoded)
+        (folder / f"{i}{suffix}").write_bytes(encoded)
 
-    loaded = load_corpus(str(tmp_path / "texts"))
-    training = ""
-    validation = ""
-    for content, n in zip(contents, loaded.stored.n_training, strict=True):
-        training += content[:n]
-        validation += content[n:]
-
-    for whole, sample in ((training, loaded.training), (validation, loaded.validation)):
+    loaded = load_corpus(str(folder))
+    wholes = both_parts(contents, loaded.stored.n_training)
+    for whole, sample in zip(wholes, (loaded.training, loaded.validation), strict=True):
         assert sample == "".join(whole[i * len(whole) // 10 :][:100] for i in range(10))
 
 
 def windows_of(folder, seq_len, weights, within_documents):
+    data_keys = {"data__weights": weights, "data__within_documents": within_documents}
     stages = [{"until": 1.0, "seq_len": seq_len}]
-    return configs_for(
-        folder,
-        data__weights=weights,
-        data__within_documents=within_documents,
-        training__stages=stages,
-    ).data
+    return configs_for(folder, training__stages=stages, **data_keys).data
 
 
 @pytest.mark.parametrize("within_documents", [False, True])

@@ -1,4 +1,4 @@
-"""Vocabularies by `data.tokens`, and those of earlier runs."""
+"""Vocabularies by `data.tokens`, and those of runs."""
 
 import json
 
@@ -22,12 +22,6 @@ def test_a_saved_vocabulary_is_the_same(vocabulary):
     assert again.description() == vocabulary.description()
     assert again.surfaces == vocabulary.surfaces
     assert torch.equal(again.encode("abca"), vocabulary.encode("abca"))
-
-
-def test_a_vocabulary_of_earlier_versions_loads():
-    loaded = load_vocabulary({"characters": ["a", "b"], "special_tokens": ["[PAD]", "[MASK]"]})
-    assert loaded.encode("ba").tolist() == [1, 0]
-    assert (loaded.padding_token, loaded.mask_token, loaded.unknown_token) == (2, 3, None)
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:260"])
