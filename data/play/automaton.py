@@ -55,9 +55,7 @@ class Automaton:
                 return (after / after.sum()).flatten()
             visits = after
 
-        raise ArithmeticError(
-            "the automaton's chain does not converge to a stationary distribution"
-        )
+        raise ArithmeticError("the automaton's chain does not converge")
 
     def merged(self) -> "Automaton":
         """The automaton with equivalent states merged, which writes the same texts with the same

@@ -15,7 +15,8 @@ range to long:
 """
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
+from itertools import product
 
 from data.play import words
 from data.play.automaton import Automaton, Builder
@@ -36,7 +37,7 @@ def play(length: int = LENGTH, seed: int = SEED) -> str:
     return grammar().write(length, seed)
 
 
-@lru_cache(maxsize=1)
+@cache
 def grammar() -> Automaton:
     """The automaton that writes the play.
 
@@ -45,10 +46,10 @@ def grammar() -> Automaton:
     clauses has neither number nor sentence.
     """
     build = Builder()
-    scenes = [(topic, turn) for topic in words.topics() for turn in (0, 1)]
+    scenes = list(product(words.topics(), (0, 1)))
     # where a speech begins if nothing was asked, and if it answers
-    free = {(topic, turn): build.joint() for topic, turn in scenes}
-    asked = {(topic, turn): build.joint() for topic, turn in scenes}
+    free = {scene: build.joint() for scene in scenes}
+    asked = {scene: build.joint() for scene in scenes}
     for topic, turn in scenes:
         other = (topic, 1 - turn)
         over = build.joint()

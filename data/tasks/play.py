@@ -5,7 +5,8 @@ accuracy of the Bayes-optimal classifier given the visible text, by the grammar'
 for 400 texts of the test.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from functools import cache, partial
 from itertools import compress
 from typing import NamedTuple
@@ -28,12 +29,12 @@ from data.tasks.task import (
     TEXT,
     Example,
     Task,
-    task,
 )
 
 SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech
+CHARACTERS_PER_SPEECH = 500  # that are written: far more than a speech of at most 159 needs
 PIECE = 60  # characters of a speech in `follows`
 PARAGRAPH = "\n\n"  # between speeches
 CEILING_TEXTS = 400  # of the test; all of them would take minutes
@@ -44,27 +45,22 @@ class Speech(NamedTuple):
     """A speech without its heading, and the states that wrote it."""
 
     text: str
-    states: Sequence[int]
+    states: list[int]
 
 
-def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
+def speeches(n: int, seed: int, longest: float = math.inf) -> list[Speech]:
     """The first `n` speeches of a play that have at most `longest` characters."""
     automaton = grammar()
-    length = 500 * n
-    while True:
-        path = automaton.path(length, seed)
-        paragraphs = automaton.text_of(path).split(PARAGRAPH)
-        kept = []
-        begin = 0
-        for paragraph in paragraphs[:-1]:
-            _, text = paragraph.split(":\n", 1)
-            end = begin + len(paragraph)
-            if longest is None or len(text) <= longest:
-                kept.append(Speech(text, path[end - len(text) : end]))
-            begin = end + len(PARAGRAPH)
-        if len(kept) >= n:
-            return kept[:n]
-        length *= 2
+    path = automaton.path(CHARACTERS_PER_SPEECH * n, seed)
+    kept = []
+    end = -len(PARAGRAPH)
+    for paragraph in automaton.text_of(path).split(PARAGRAPH):
+        end += len(PARAGRAPH) + len(paragraph)
+        text = paragraph.partition(":\n")[2]
+        if len(text) <= longest:
+            kept.append(Speech(text, path[end - len(text) : end]))
+
+    return kept[:n]
 
 
 @cache
@@ -72,7 +68,7 @@ def floor() -> Floor:
     return Floor(grammar())
 
 
-def shown(texts: Sequence[str]) -> Tensor:
+def shown(texts: list[str]) -> Tensor:
     """Ids of the floor, `[n, longest]`: `_` is a hidden character, and so is what follows a shorter
     text."""
     id_of = {character: i for i, character in enumerate(grammar().alphabet + "_")}
@@ -81,7 +77,7 @@ def shown(texts: Sequence[str]) -> Tensor:
     return torch.tensor([id_of[character] for character in padded]).view(len(texts), longest)
 
 
-def log_probabilities(texts: Sequence[str]) -> Tensor:
+def log_probabilities(texts: list[str]) -> Tensor:
     """log P(all visible characters) of each text, `[n]`; -inf if the grammar cannot write it."""
     return floor().log_probability(shown(texts))
 
@@ -94,11 +90,11 @@ def _parts(
     return examples(N_POOL, pool_seed), examples(N_TEST, test_seed)
 
 
-def beliefs_about(distinction: str, texts: Sequence[str]) -> Tensor:
+def beliefs_about(distinction: str, texts: list[str]) -> Tensor:
     """P(value of a distinction | text) at each character of texts of one length, `[n_texts *
     length, n_values]`, in the order of the floor's `values`."""
     ids = shown(texts)
-    return floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
+    return floor().beliefs(ids, torch.ones_like(ids).bool(), distinction)
 
 
 def _windows(distinction: str, n: int, seed: int) -> list[Example]:
@@ -123,11 +119,11 @@ def _speeches_about(distinction: str, n: int, seed: int) -> list[Example]:
     ]
 
 
-def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
+def beliefs_about_speeches(distinction: str, texts: list[str]) -> Tensor:
     """P(value of a distinction | speech without its heading), `[n_texts, n_values]`."""
     before = PARAGRAPH + HEADING
     ids = shown([before + text + PARAGRAPH for text in texts])
-    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    wanted = torch.zeros_like(ids).bool()
     wanted[:, len(before)] = True
     return floor().beliefs(ids, wanted, distinction)
 
@@ -157,10 +153,8 @@ LABELLED = {  # task -> what has labels, and the distinction of the grammar that
     # one of eight; both of a topic speak alike, so half must be wrong
     "play_speaker": (TEXT, "speaker"),
 }
-TASKS[PLAY] = {name: partial(_labelled, name, *what) for name, what in LABELLED.items()}
 
 
-@task(PLAY)
 def follows(use: str) -> Task:
     """Whether a speech follows another: the last 60 characters of one, and the first 60 of one.
 
@@ -173,7 +167,7 @@ def follows(use: str) -> Task:
     return Task("follows", PAIR, pool, test, lambda: float(log_odds(texts).abs().sigmoid().mean()))
 
 
-def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
+def log_odds(pairs: list[tuple[str, ...]]) -> Tensor:
     """The log of the posterior odds, `[n]`, that the second speech of each pair follows the first."""
     firsts = []
     seconds = []
@@ -202,7 +196,6 @@ def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
     return examples
 
 
-@task(PLAY)
 def grammatical(use: str) -> Task:
     """Whether a speech is grammatical.
 
@@ -235,22 +228,27 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
     text = speech.text
     descriptions = grammar().descriptions
     classes = [descriptions[state]["word"] for state in speech.states]
-    changes = []  # from, to, the text there
-    for i, (character, word, after) in enumerate(
-        zip(text, classes, [*classes[1:], ""], strict=True)
-    ):
+    classes.append("")
+    changes = []  # an offset, and the new text in place of its character
+    for i, character in enumerate(text):
+        word = classes[i]
         if word == "verb ending":
             is_singular = character == words.SINGULAR_VERB
-            other = words.PLURAL_VERB if is_singular else words.SINGULAR_VERB
-            changes.append((i, i + 1, other))
+            changes.append((i, words.PLURAL_VERB if is_singular else words.SINGULAR_VERB))
         elif word == "noun ending":
-            changes.append((i, i + 1, ""))
-        elif word == "noun" and after not in ("noun", "noun ending"):
-            changes.append((i + 1, i + 1, words.PLURAL_NOUN))
+            changes.append((i, ""))
+        elif word == "noun" and classes[i + 1] not in ("noun", "noun ending"):
+            changes.append((i, character + words.PLURAL_NOUN))
         elif character in ".?":
-            changes.append((i, i + 1, "." if character == "?" else "?"))
+            changes.append((i, "." if character == "?" else "?"))
         if word in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
-            changes += [(i, i + 1, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
+            changes += [(i, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
 
-    begin, end, new = changes[int(generator.integers(len(changes)))]
-    return text[:begin] + new + text[end:]
+    i, new = changes[generator.integers(len(changes))]
+    return text[:i] + new + text[i + 1 :]
+
+
+TASKS[PLAY] = {}
+for name, labelled in LABELLED.items():
+    TASKS[PLAY][name] = partial(_labelled, name, *labelled)
+TASKS[PLAY] |= {"follows": follows, "grammatical": grammatical}

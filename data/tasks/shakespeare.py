@@ -7,12 +7,12 @@ takes the place of the validation text.
 
 import re
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from data.corpus import TINY_SHAKESPEARE, load_corpus
-from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Example, Task, task
+from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TASKS, TEXT, Example, Task
 from data.text.sources import CorpusError
 
 WINDOW = 128  # characters of an example of tagging
@@ -45,12 +45,11 @@ def _sample(examples: list[Example], n: int, seed: int) -> list[Example]:
 
 def _sampled(name: str, kind: str, pool: list[Example], test: list[Example]) -> Task:
     """A task with samples of examples; a test text that is also in the other part is left out."""
-    known = {text for example in pool for text in example.texts}
+    known = set(chain.from_iterable(example.texts for example in pool))
     test = [example for example in test if not known.intersection(example.texts)]
     return Task(name, kind, _sample(pool, N_POOL, 0), _sample(test, N_TEST, 1))
 
 
-@task(TINY_SHAKESPEARE)
 def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     """The speaker of a speech without its heading: the ten who speak most often in both parts of a
     text.
@@ -60,10 +59,8 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     pool, test = (SPEECH.findall(text.replace("\r\n", "\n")) for text in parts(use, corpus))
     n_in_pool = Counter(who for who, _ in pool)
     n_in_test = Counter(who for who, _ in test)
-    both = sorted(
-        n_in_pool.keys() & n_in_test, key=lambda who: (-min(n_in_pool[who], n_in_test[who]), who)
-    )
-    speakers = both[:SPEAKERS]
+    n_in_both = n_in_pool & n_in_test  # the smaller one of the two
+    speakers = sorted(n_in_both, key=lambda who: (-n_in_both[who], who))[:SPEAKERS]
     if len(speakers) < 2:
         form = "a blank line, a line NAME:, and the text below it"
         raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
@@ -83,7 +80,6 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     return sampled
 
 
-@task(TINY_SHAKESPEARE)
 def question(use: str) -> Task:
     """Whether a sentence is a question, without its final mark; half of them are."""
     return _sampled("question", TEXT, *map(_balanced, parts(use)))
@@ -104,7 +100,6 @@ def _balanced(text: str) -> list[Example]:
     return _sample(questions, n, 0) + _sample(others, n, 0)
 
 
-@task(TINY_SHAKESPEARE)
 def punctuation(use: str) -> Task:
     """The punctuation mark after each word, if any, in text without such marks."""
     return _sampled("punctuation", CHARACTER, *map(_unpunctuated, parts(use)))
@@ -123,13 +118,19 @@ def _unpunctuated(text: str) -> list[Example]:
             labels.append(character)
         else:
             labels.append("none")
-    return [
-        Example(("".join(kept[i : i + WINDOW]),), labels[i : i + WINDOW])
-        for i in range(0, len(kept) - WINDOW, WINDOW)
-    ]
+
+    return _windows("".join(kept), labels)
 
 
-@task(TINY_SHAKESPEARE)
+def _windows(text: str, labels: list[str | None]) -> list[Example]:
+    examples = []
+    for begin in range(0, len(text) - WINDOW, WINDOW):
+        end = begin + WINDOW
+        examples.append(Example((text[begin:end],), labels[begin:end]))
+
+    return examples
+
+
 def capitals(use: str) -> Task:
     """Whether the first letter of each word is a capital, in lower-case text."""
     return _sampled("capitals", CHARACTER, *map(_in_lower_case, parts(use)))
@@ -141,13 +142,10 @@ def _in_lower_case(text: str) -> list[Example]:
         is_first = character.isalpha() and not before.isalpha() and before != "'"
         case = "capital" if character.isupper() else "lower case"
         labels.append(case if is_first else None)
-    return [
-        Example((text[i : i + WINDOW].lower(),), labels[i - 1 : i - 1 + WINDOW])
-        for i in range(1, len(text) - WINDOW, WINDOW)
-    ]
+
+    return _windows(text[1:].lower(), labels)
 
 
-@task(TINY_SHAKESPEARE)
 def word_order(use: str) -> Task:
     """Which of two texts is the original; in the other, two neighboring words are swapped."""
     return _sampled("word_order", CHOICE, *map(_swapped, parts(use)))
@@ -166,3 +164,12 @@ def _swapped(text: str) -> list[Example]:
             swapped = f"{original[:begin]}{second} {first}{original[end:]}"
             examples.append(Example((original, swapped)))
     return examples
+
+
+TASKS[TINY_SHAKESPEARE] = {
+    "speaker": speaker,
+    "question": question,
+    "punctuation": punctuation,
+    "capitals": capitals,
+    "word_order": word_order,
+}

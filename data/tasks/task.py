@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -61,16 +60,5 @@ class Task:
         return [self.pool[i] for i in order[:n_labels]]
 
 
-Build = TypeVar("Build", bound=Callable[..., Task])
-TASKS: dict[str, dict[str, Callable[[str], Task]]] = {}  # corpus -> name -> function of the use
-
-
-def task(corpus: str) -> Callable[[Build], Build]:
-    """Register a task on a corpus under the name of its function, which `finetune.py --task`
-    accepts."""
-
-    def register(function: Build) -> Build:
-        TASKS.setdefault(corpus, {})[function.__name__] = function
-        return function
-
-    return register
+# corpus -> name, which `finetune.py --task` accepts -> function of the use
+TASKS: dict[str, dict[str, Callable[[str], Task]]] = {}

@@ -4,8 +4,8 @@ import contextlib
 import hashlib
 import json
 import mmap
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -179,16 +179,18 @@ class StoredText:
 
     def _sampled(self) -> tuple[str, str]:
         n_training = sum(self.n_training)
-        wanted = {TRAINING: pieces(n_training), VALIDATION: pieces(self.n_chars - n_training)}
-        offsets = dict.fromkeys(wanted, 0)
-        texts = {part: [] for part in wanted}
+        ranges = {TRAINING: pieces(n_training), VALIDATION: pieces(self.n_chars - n_training)}
+        offsets = dict.fromkeys(ranges, 0)
+        texts: dict[str, list[str]] = {part: [] for part in ranges}
         with shown("sampling", self.n_chars, " characters") as bar:
             for part, block in parts_of(self.files, self.n_training):
-                n = len(block.text)
-                for begin, end in inside(wanted[part], offsets[part], n):
-                    texts[part].append(block.text[begin:end])
-                offsets[part] += n
-                bar.update(n)
+                begin = offsets[part]
+                offsets[part] += len(block.text)
+                for piece in ranges[part]:
+                    if begin < piece.stop and piece.start < offsets[part]:
+                        first = max(piece.start - begin, 0)
+                        texts[part].append(block.text[first : piece.stop - begin])
+                bar.update(len(block.text))
 
         return "".join(texts[TRAINING]), "".join(texts[VALIDATION])
 
@@ -197,22 +199,20 @@ class StoredText:
         # what decides the ids
         numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}
         folder = self.cache / _short_hash(json.dumps([self.sha256, numbering, VERSION]))
-        n_bytes = sum(len(character.encode()) * n for character, n in self.counts.items())
         try:
             with locked(self.cache / "lock", self.announce):
                 # not converted yet, or damaged
                 with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
                     return StoredTokens.open(folder)
                 self.announce(
-                    f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}"
+                    f"converting {self.n_chars:,} characters of text to tokens, once, in {folder}"
                 )
                 with shown("converting", self.n_chars, " characters") as bar:
                     convert(self.files, vocabulary, self.n_training, folder, bar.update)
                 return StoredTokens.open(folder)
         except OSError as error:
-            reason = error.strerror or error
             raise CorpusError(
-                f"data.corpus: cannot convert the text in {str(folder)!r} ({reason})"
+                f"data.corpus: cannot convert the text in {str(folder)!r} ({error.strerror or error})"
             ) from error
 
 
@@ -242,26 +242,13 @@ class StoredTokens:
         return cls(training, validation, *ends.T.contiguous())
 
 
-def pieces(n_chars: int) -> deque[tuple[int, int]]:
+def pieces(n_chars: int) -> list[range]:
     """The ranges of the sample in a text of `n_chars`."""
     if n_chars <= SAMPLE:
-        return deque([(0, n_chars)])
+        return [range(n_chars)]
     n = SAMPLE // PIECE
-    return deque((i * n_chars // n, i * n_chars // n + PIECE) for i in range(n))
-
-
-def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed
-    from `ranges`.
-
-    The text begins at `offset`. The next call continues with the text that follows.
-    """
-    while ranges and ranges[0][0] < offset + length:
-        begin, end = ranges.popleft()
-        yield max(begin - offset, 0), min(end - offset, length)
-        if end > offset + length:
-            ranges.appendleft((offset + length, end))
-            return
+    begins = [i * n_chars // n for i in range(n)]
+    return [range(begin, begin + PIECE) for begin in begins]
 
 
 def _short_hash(text: str) -> str:

@@ -86,8 +86,9 @@ def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:
     """The entry of a file that is as it was; None otherwise."""
     if entry is None or entry.size != source.size:
         return None
-    is_same = entry.modified == source.modified or entry.sha256 == _sha256(source.path)
-    return replace(entry, modified=source.modified) if is_same else None
+    if entry.modified == source.modified or entry.sha256 == _sha256(source.path):
+        return replace(entry, modified=source.modified)
+    return None
 
 
 def _sha256(path: Path) -> str:

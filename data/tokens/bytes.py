@@ -19,7 +19,10 @@ class PiecesOfUtf8(Vocabulary):
 
     def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
         super().number_tokens(texts, special_tokens)
-        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in self.surfaces]
+        begins = []
+        for surface in self.surfaces:
+            begins.append(sum(byte & 0xC0 != 0x80 for byte in surface))
+
         self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
         # [n_tokens] in UTF-8
         self._contents = self.surfaces + [token.encode() for token in self.shown_special]

@@ -61,8 +61,9 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
             load(tokenizer)
             return tokenizer
     except OSError as error:
-        reason = error.strerror or error
-        raise TokensError(f"data.tokens: cannot read {str(path)!r} ({reason})") from error
+        raise TokensError(
+            f"data.tokens: cannot read {str(path)!r} ({error.strerror or error})"
+        ) from error
 
 
 def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +160,6 @@ class SubwordVocabulary(PiecesOfUtf8):
         special = [PAD, MASK]
         if self._tokenizer.token_to_id(UNK) is not None:
             special.append(UNK)
-
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.number_tokens(texts, special)
 
