@@ -52,6 +52,7 @@ def test_a_wrong_or_incomplete_download_is_not_cached(
     monkeypatch.setattr("data.text.download.URL", serve(answer_with(content, promised)))
     with pytest.raises(CorpusError, match=r"SHA-256 is wrong|cannot download"):
         load_corpus("tiny_shakespeare")
+
     assert not list(without_text.iterdir())
 
 
@@ -66,10 +67,12 @@ def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
             handler.wfile.write(drip)
 
     began = time.monotonic()
+
     with pytest.raises(CorpusError, match="cannot download"):
         download(serve(answer), 2_000_000, seconds=0.5)
 
     done.set()
+
     assert time.monotonic() - began < 10
 
 
@@ -113,6 +116,7 @@ def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(
         load_corpus("tiny_shakespeare")
 
     (without_text / "tiny_shakespeare.txt").write_text(shakespeare)
+
     assert whole(load_corpus("tiny_shakespeare")) == shakespeare
 
 
@@ -127,6 +131,7 @@ def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
     monkeypatch.setattr("data.text.download.URL", serve(answer_with(shakespeare.encode())))
     said = []
     loaded = load_corpus("auto", said.append)
+
     assert (loaded.name, whole(loaded)) == ("tiny_shakespeare", shakespeare)
     assert "downloading tiny Shakespeare" in said[0]
     assert ("will be downloaded again" in said[-1]) == (not is_cached)
@@ -137,6 +142,7 @@ def test_line_ends_of_a_file_are_kept(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes("one\r\ntwo\ré".encode())
     loaded = load_corpus(str(path))
+
     assert (loaded.name, whole(loaded)) == (str(path), "one\r\ntwo\ré")
 
 
@@ -144,7 +150,9 @@ def one_line_error(name):
     """The message of load_corpus, which must be one line that any terminal and log can take."""
     with pytest.raises(CorpusError) as raised:
         load_corpus(name)
+
     assert str(raised.value).isprintable()
+
     return str(raised.value)
 
 
@@ -170,6 +178,7 @@ def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, re
     UNUSABLE[reason](path)
     if by == "name" and reason == "larger than":
         reason = "is a binary file"  # a large text may be of any size
+
     if by == "variable":
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(path))
 
@@ -199,8 +208,11 @@ def test_a_file_name_that_is_not_utf8_is_refused_but_the_variable_may_hold_one(
     enters none."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
     Path(path).write_text(shakespeare)
+
     assert "is not UTF-8: rename the file" in one_line_error(path)
+
     monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, path)
+
     assert load_corpus("tiny_shakespeare").name == "tiny_shakespeare"
 
 
@@ -209,10 +221,13 @@ def test_auto_falls_back_to_the_play_with_a_banner_unless_the_variable_names_a_t
 ):
     said = []
     loaded = load_corpus("auto", said.append)
+
     assert (loaded.name, len(whole(loaded))) == ("play", 1_000_000)
     assert loaded.automaton is not None
+
     for part in ("NOT tiny Shakespeare", "cannot download", "data.corpus=PATH"):
         assert part in said[-1]
 
     monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, "/nowhere.txt")
+
     assert "cannot read '/nowhere.txt'" in one_line_error("auto")

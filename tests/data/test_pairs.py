@@ -32,6 +32,7 @@ def test_borders_are_the_offsets_where_speeches_begin():
     text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
     vocabulary = Vocabulary(text)
     borders = speech_borders(vocabulary.encode(text), text, vocabulary)
+
     assert [text[border] for border in borders] == ["B", "C"]
 
 
@@ -40,7 +41,9 @@ def test_borders_are_the_offsets_where_speeches_begin():
 def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     batch = pairs(TEXT, objective).draw(16, seq_len)
     segments = batch.extras["segments"]
+
     assert batch.tokens.shape == batch.offsets.shape == segments.shape == (16, seq_len)
+
     for row, (first, _, second, _, _) in enumerate(pairs_in(batch)):
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
@@ -93,6 +96,8 @@ def test_any_text_gives_pairs_inside_the_text_or_is_refused(text, seq_len):
         source = pairs(text, "nsp", longest=seq_len)
     except CorpusError:
         return
+
     batch = source.draw(8, seq_len)
+
     assert batch.offsets.min() >= 0
     assert batch.offsets.max() < len(text)

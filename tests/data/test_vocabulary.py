@@ -50,6 +50,7 @@ def test_too_few_and_too_many_characters_are_refused():
 
     many = Counter(map(chr, range(0x3400, 0xD800)))
     many["a"] = 1_000_000
+
     with pytest.raises(CorpusError, match="41,985 different characters are too many"):
         characters_of(many, "", 0.0, ())
 

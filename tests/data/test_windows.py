@@ -21,38 +21,44 @@ THREADS = {
 def test_a_window_is_the_text_at_its_offsets(kind):
     tokens, offsets, *_ = kind(IDS, seed=1).draw(64, 32)
     assert tokens.shape == offsets.shape == (64, 32)
-    assert torch.equal(tokens, IDS[offsets])
-    assert torch.equal(offsets, offsets[:, :1] + torch.arange(32))
+    assert tokens.equal(IDS[offsets])
+    assert offsets.equal(offsets[:, :1] + torch.arange(32))
 
 
 def test_random_windows_reach_both_ends_of_the_text():
     _, offsets, *_ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
     assert offsets[:, 0].unique().tolist() == list(range(9))
+
     tokens, *_ = Windows(torch.arange(32), seed=0).draw(4, 32)  # the only window
-    assert torch.equal(tokens, torch.arange(32).expand(4, 32))
+
+    assert tokens.equal(torch.arange(32).expand(4, 32))
 
 
 def test_an_epoch_of_shuffled_windows_visits_every_cell_once_and_stays_inside_the_text():
     windows = ShuffledWindows(torch.arange(32 * 50 + 7), seed=0)
     starts = torch.cat([windows.draw(10, 32)[1][:, 0] for _ in range(5)])
+
     assert (starts // 32).sort().values.tolist() == list(range(50))
     assert (starts % 32).unique().numel() > 10  # each at a random offset in its cell
+
     windows = ShuffledWindows(torch.arange(32 * 3), seed=0)
+
     assert max(windows.draw(2, 32)[1].max() for _ in range(100)) < 32 * 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wrap", THREADS.values(), ids=THREADS)
 def test_the_same_seed_or_state_gives_the_same_windows(kind, wrap):
-    plain, drawn = kind(IDS, seed=1), wrap(kind(IDS, seed=1))
+    plain = kind(IDS, seed=1)
+    drawn = wrap(kind(IDS, seed=1))
     for shape in SHAPES:
         again = wrap(kind(IDS, seed=99))
         again.draw(1, 8)
         again.load_state_dict(drawn.state_dict())
         expected = plain.draw(*shape)
         for batch in (drawn.draw(*shape), again.draw(*shape)):
-            assert torch.equal(batch.tokens, expected.tokens)
-            assert torch.equal(batch.offsets, expected.offsets)
+            assert batch.tokens.equal(expected.tokens)
+            assert batch.offsets.equal(expected.offsets)
 
 
 def test_windows_stay_inside_documents_and_reach_every_start():
@@ -61,8 +67,11 @@ def test_windows_stay_inside_documents_and_reach_every_start():
     starts = windows.draw(20_000, 8).offsets[:, 0]
     expected = [*range(3, 13), 20, *range(28, 53)]
     drawn, counts = starts.unique(return_counts=True)
+
     assert drawn.tolist() == expected
+
     mean = len(starts) / len(expected)
+
     assert ((counts - mean).abs() < 5 * mean**0.5).all()  # equally often
 
 
@@ -76,7 +85,10 @@ def test_a_restored_generator_continues_its_draws():
     """And a state of another device gives the same new draws each time."""
     saved = torch.Generator().manual_seed(3)
     torch.rand(5, generator=saved)
+
     assert torch.equal(draws_after_restoring(saved.get_state()), torch.rand(5, generator=saved))
+
     state = torch.arange(16, dtype=torch.uint8)  # a GPU's state: a seed and an offset
+
     assert torch.equal(draws_after_restoring(state), draws_after_restoring(state))
     assert not torch.equal(draws_after_restoring(state), draws_after_restoring(state.flip(0)))

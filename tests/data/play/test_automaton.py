@@ -18,6 +18,7 @@ def words(weights):
 def test_words_are_written_with_their_weights():
     weights = {"bal": 3, "ban": 1, "kor": 4}
     automaton = words(weights)
+
     assert len(automaton.characters) == len("baln kor")  # common beginnings are shared
     assert automaton.transitions().to_dense().sum(1).tolist() == pytest.approx([1] * 8)
 
@@ -37,8 +38,11 @@ def test_the_same_seed_writes_the_same_text_and_a_longer_one_continues_it():
 def test_merging_keeps_the_probability_of_every_text():
     automaton = words({"bal": 2, "kal": 1, "ban": 3, "oo": 2})
     merged = automaton.merged()
+
     assert len(merged.characters) == len("bakaln oo")  # the two l are one
+
     after = probabilities(merged, 4)
+
     assert torch.allclose(after, probabilities(automaton, 4), rtol=0, atol=1e-12)
     assert merged.merged() == merged
 
@@ -46,7 +50,9 @@ def test_merging_keeps_the_probability_of_every_text():
 def test_states_with_different_descriptions_are_not_merged():
     alike = Automaton("aab", ({2: 1.0}, {2: 1.0}, {0: 0.5, 1: 0.5}))
     assert len(alike.merged().characters) == 2
+
     described = replace(alike, descriptions=({"number": "one"}, {"number": "two"}, {}))
+
     assert described.merged() == described
 
 

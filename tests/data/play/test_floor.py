@@ -41,6 +41,7 @@ def probabilities(automaton, length):
     of_texts = torch.zeros([len(automaton.alphabet)] * length).double()
     for ids, probability in paths(automaton, length):
         of_texts[tuple(ids)] += probability
+
     return of_texts
 
 
@@ -81,7 +82,8 @@ def test_losses_are_those_of_the_true_characters_at_masked_positions():
     posteriors = Floor(automaton).posteriors(windows.masked_fill(masked, MASK), masked)
     truth = posteriors[torch.arange(30), windows[masked]]
     losses = Floor(automaton).losses(windows, masked)
-    assert torch.equal(losses, torch.zeros(10, 6).double().masked_scatter(masked, -truth.log()))
+
+    assert losses.equal(torch.zeros(10, 6).double().masked_scatter(masked, -truth.log()))
 
 
 def test_an_impossible_text_has_the_probability_0_and_no_losses():
@@ -89,6 +91,7 @@ def test_an_impossible_text_has_the_probability_0_and_no_losses():
     automaton = Automaton("aab", ({1: 1.0}, {0: 0.25, 2: 0.75}, {0: 0.5, 1: 0.5}))
     # id 3 is a foreign character
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 0, 1]])
+
     assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
     with pytest.raises(ValueError, match="cannot generate this text"):
         Floor(automaton).losses(texts[:1], torch.zeros(1, 5).bool())
@@ -111,8 +114,11 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
         expected[:, column] += ((fitting == state) * weights[:, None]).sum(0) / weights.sum()
 
     floor = Floor(described)
+
     assert floor.values("kind") == ["none", "x", "y"]
+
     beliefs = floor.beliefs(shown[None], torch.ones(1, 5).bool(), "kind")
+
     assert torch.allclose(beliefs, expected, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="no distinction 'mood'"):
         floor.values("mood")
@@ -123,6 +129,7 @@ def mixed(automaton, other, share):
     successors = []
     for one, two in zip(automaton.successors, other.successors, strict=True):
         successors.append({t: (1 - share) * one[t] + share * two[t] for t in one})
+
     return Automaton(automaton.characters, tuple(successors))
 
 
@@ -144,10 +151,13 @@ def test_the_play_is_worth_learning():
     windows = validation.windows[::16]
     masked = validation.masked[::16]
     floor = Floor(play.automaton)
+
     assert floor.n_chars == vocabulary.n_ordinary
+
     training = vocabulary.encode(play.training).numpy()
     counting = count(training, windows.numpy(), masked.numpy(), floor.n_chars).losses.mean()
     long = floor.losses(windows, masked).sum() / masked.sum()
     short = floor.losses(windows.reshape(-1, 32), masked.reshape(-1, 32)).sum() / masked.sum()
+
     assert 0.5 <= long <= counting - 0.25
     assert long <= short - 0.03

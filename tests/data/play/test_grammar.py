@@ -37,15 +37,19 @@ def all_words():
         forms |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
         forms |= {verb + words.SINGULAR_VERB for verb in topic.verbs}
         forms |= {verb + words.PLURAL_VERB for verb in topic.verbs}
+
     return forms
 
 
 def test_it_uses_its_words_and_no_others(text):
     assert len(grammar().characters) <= 20_000
+
     known = all_words()
+
     assert len(known) == 1_374
 
     used = set(re.findall(r"[A-Za-z]+", text[: text.rindex("\n\n")]))
+
     assert {word.lower() for word in used - known} <= known
     assert len(used & known) > 1_000
 
@@ -54,7 +58,9 @@ def test_characters_are_as_frequent_as_the_stationary_distribution_says(text):
     """The standard error comes from ten plays, because characters of one play are not independent."""
     stationary = grammar().stationary()
     ids = Vocabulary(text).encode("".join(play(100_000, seed) for seed in range(10)))
+
     assert "".join(Vocabulary(text).characters) == grammar().alphabet
+
     for i, character in enumerate(grammar().alphabet):
         expected = stationary[[c == character for c in grammar().characters]].sum()
         shares = (ids == i).view(10, -1).double().mean(1)
@@ -68,7 +74,9 @@ def speeches(text):
 def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(text):
     spoken = speeches(text)
     asked = [(i, speech) for i, (_, speech) in enumerate(spoken[:-1]) if speech.endswith("?")]
+
     assert len(asked) > 100
+
     for i, speech in asked:
         sentence = re.split(r"(?<=[.!])\s", speech)[-1]
         assert sentence.split(" ")[0] in words.QUESTION_WORDS
@@ -81,6 +89,7 @@ def test_speakers_take_turns_and_topics_last(text):
     names = [name for name, _ in speeches(text)]
     pairs = [set(topic.speakers) for topic in words.topics()]
     same_topic = [any({a, b} == pair for pair in pairs) for a, b in pairwise(names)]
+
     assert 0.85 < sum(same_topic) / len(same_topic) < 0.95
 
 

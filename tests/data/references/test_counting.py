@@ -23,6 +23,7 @@ def test_witten_bell_by_hand():
     frequency_of_a = (3 + 0.5) / (6 + 0.5 * 3)
     frequency_of_b = (2 + 0.5) / (6 + 0.5 * 3)
     after_a = (2 + 2 * frequency_of_b) / (3 + 2)
+
     assert np.exp(-result.losses) == pytest.approx([after_a, frequency_of_a, frequency_of_b])
     assert result.correct.tolist() == [True, True, False]
 
@@ -38,6 +39,7 @@ def test_masked_neighbors_and_other_windows_are_not_used():
     other[0, 6] = 0  # a masked neighbor
     other[1, 1:] = 1  # the other window
     after = count(training, other, masked, n_chars).losses
+
     assert after[0] == before[0]  # position 5, next to the changed position 6, which is masked
     assert after[2] == before[2]  # position 31 of window 0, next to window 1
 
@@ -52,5 +54,6 @@ def test_contexts_that_were_never_seen_give_finite_losses(seed, rate, n_characte
     windows = generator.integers(0, n_characters, (2, 20))
     masked = generator.random((2, 20)) < rate
     losses = count(training, windows, masked, n_chars=n_characters).losses
+
     assert losses.shape == (masked.sum(),)
     assert np.isfinite(losses).all()

@@ -34,6 +34,7 @@ def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_publ
 ):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
     vocabulary = Vocabulary(corpus.counts)
+
     assert vocabulary.n_ordinary == 65
     assert validation_set(vocabulary.encode(corpus.validation)).n_windows == 435
     assert round(unigram_of(corpus), 3) == 3.347
@@ -43,7 +44,9 @@ def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_publ
 def test_without_context_to_learn_from_all_references_are_the_entropy(coins):
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
     assert unigram_of(coins) == pytest.approx(entropy, abs=0.03)
+
     losses = window_losses(coins)
+
     assert mean_loss(losses["counting"]) == pytest.approx(entropy, abs=0.03)
     assert mean_loss(losses["floor"]) == pytest.approx(entropy, abs=0.03)
 
@@ -52,6 +55,7 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
     coins, monkeypatch, empty_cache
 ):
     assert cached_losses(coins) is None
+
     first = window_losses(coins)
     with monkeypatch.context() as patch:
         patch.setattr(reference_losses, "_count", None)  # would be called to compute them
@@ -59,11 +63,15 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
 
     assert np.array_equal(again["counting"], first["counting"])
     assert np.array_equal(again["floor"], first["floor"])
+
     (path,) = (empty_cache / "references").iterdir()
     path.write_bytes(path.read_bytes()[:-8])
+
     assert cached_losses(coins) is None
     assert np.array_equal(window_losses(coins)["floor"], first["floor"])
+
     other = Corpus.from_text("other coins", COINS.write(100_000, seed=1), COINS)
+
     assert not np.array_equal(window_losses(other)["floor"], first["floor"])
 
 
@@ -79,6 +87,7 @@ def test_a_text_with_one_validation_window_has_finite_reference_losses(length, e
     for losses in window_losses(short).values():
         assert losses.shape == (1,)
         assert 0 < losses[0] < 2 * N_MASKED
+
     assert unigram_of(short) == pytest.approx(0.56, abs=0.1)
 
 
@@ -94,8 +103,10 @@ def test_counting_runs_in_the_background_and_is_cached(text):
     assert first.losses == KNOWN  # counting is not awaited
     assert first.is_complete(wait_seconds=60)
     assert first.losses["counting"] < 1.0
+
     before = multiprocessing.active_children()
     again = References(text, KNOWN)
+
     assert again.is_complete()  # from the cache
     assert again.losses == first.losses
     assert set(multiprocessing.active_children()) <= set(before)
@@ -106,6 +117,7 @@ def test_a_background_process_that_dies_does_not_stop_the_run(text):
     started = References(text, KNOWN)
     (child,) = set(multiprocessing.active_children()) - before
     child.kill()
+
     assert not started.is_complete(wait_seconds=60)
     assert not started.is_complete()
     assert started.losses == KNOWN

@@ -52,13 +52,16 @@ def long_texts(part):
 def test_a_task_has_its_examples_and_labels(task):
     assert (len(task.pool), len(task.test)) == (N_POOL, N_TEST)
     assert 2 <= len(task.labels) <= 16
+
     in_test = Task("test", task.kind, task.test, []).labels
+
     assert set(in_test) <= set(task.labels)
 
 
 def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
     training = written(200_000)
     long = long_texts([*task.pool, *task.test])
+
     assert len(long) > 20
     assert not any(text in training for text in long)
 
@@ -66,6 +69,7 @@ def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
 def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task, of_report):
     other = of_report(task.name, SELECTION)
     parts = [set(long_texts(part)) for part in (task.pool, task.test, other.pool, other.test)]
+
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
@@ -73,6 +77,7 @@ def check_calibrated(posterior, is_right, ceiling):
     """The best answers are right as often as the posterior says, among the surest and among the
     others too."""
     assert posterior.mean() == pytest.approx(ceiling)
+
     surest = posterior > np.median(posterior)
     for part in (np.ones_like(surest), surest, ~surest):
         if part.any():
@@ -119,6 +124,7 @@ def test_a_broken_speech_cannot_be_written_and_others_can(of_report):
     task = of_report("grammatical")
     texts = [f"\n\n____:\n{text}\n\n" for text in first_texts(task)[:100]]
     is_broken = [example.label == "broken" for example in task.test]
+
     assert tasks.log_probabilities(texts).isinf().tolist() == is_broken[:100]
     assert sum(is_broken) == N_TEST // 2
 
@@ -127,6 +133,7 @@ def test_a_draw_has_equally_many_of_each_label(of_report):
     task = of_report("topic")
     drawn = task.draw(16, seed=0)
     counts = Counter(example.label for example in drawn)
+
     assert counts == dict.fromkeys(task.labels, 4)
     assert drawn != task.draw(16, seed=1)
     assert drawn == task.draw(16, seed=0)

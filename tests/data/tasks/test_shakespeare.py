@@ -42,6 +42,7 @@ def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
     if name in ("speaker", "question", "word_order"):
         training = shakespeare[: int(len(shakespeare) * 0.9)]
         assert all(example.texts[0] in training for example in [*task.pool, *task.test])
+
     assert len(task.pool) >= 256
 
 
@@ -72,13 +73,16 @@ def test_too_few_speeches_are_refused(tmp_path, text, message):
 def test_the_labels_are_those_of_the_text(shakespeare, tasks):
     for example in tasks["speaker"].test[:50]:
         assert f"{example.label}:\n{example.texts[0]}" in shakespeare
+
     for example in tasks["question"].test[:50]:
         assert (example.texts[0] + "?" in shakespeare) == (example.label == "question")
+
     for example in tasks["capitals"].test[:50]:
         assert 10 < len(list(filter(None, example.label))) < 50
         begin = shakespeare.lower().index(example.texts[0])
         for character, label in zip(shakespeare[begin:], example.label, strict=False):
             assert label in (None, "capital" if character.isupper() else "lower case")
+
     for example in tasks["word_order"].test[:50]:
         original, swapped = example.texts
         assert original in shakespeare
@@ -92,5 +96,7 @@ def test_kinds_and_sizes(tasks):
         assert (task.kind == CHOICE) == (name == "word_order")
         assert len(task.pool) >= 128
         assert len(task.test) >= 400
+
     counts = Counter(chain.from_iterable(e.label for e in tasks["punctuation"].test))
+
     assert 0.6 < counts["none"] / (counts.total() - counts[None]) < 0.9

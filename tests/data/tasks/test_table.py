@@ -24,6 +24,7 @@ def rows_of_each_label(form, n):
 def test_a_text_that_trains_never_tests(tmp_path):
     rows = rows_of_each_label("{label}{i},{label}", 10)
     task = table(tmp_path, "text,label", "same,x", *rows, "same,y")
+
     assert "same" in texts(task.pool)
     assert not texts(task.pool) & texts(task.test)
     assert (len(task.pool), len(task.test)) == (14, 7)
@@ -38,6 +39,7 @@ def test_the_first_70_percent_are_for_training(tmp_path, n):
 def test_a_text_counts_once(tmp_path):
     with_split = rows_of_each_label("{label}{i},{label},train", 4)
     without_split = rows_of_each_label("{label}{i},{label},", 4)
+
     with one_line(CorpusError, "2 of 2 labels .* such as 'x' with 4"):
         table(tmp_path, "text,label,split", *with_split, *without_split)
 
@@ -46,6 +48,7 @@ def test_a_csv_file_may_split_itself(tmp_path):
     rows = rows_of_each_label('"{label}, {i}",{label},train', 5)
     # with a byte order mark
     task = table(tmp_path, "\ufefftext,label,split", *rows, '"four\nfive",x,test')
+
     assert len(task.pool) == 10
     assert task.pool[3] == Example(("y, 1",), "y")
     assert task.test == [Example(("four\nfive",), "x")]
@@ -54,6 +57,7 @@ def test_a_csv_file_may_split_itself(tmp_path):
 def test_pairs_of_texts_stay_apart(tmp_path):
     rows = rows_of_each_label("a{i},b{i},{label}", 10)
     task = table(tmp_path, "text_a,text_b,label", *rows)
+
     assert task.kind == PAIR
     assert task.pool[0] == Example(("a0", "b0"), "x")
 

@@ -64,7 +64,9 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text, tmp_path):
 
     assert not (folder / "done.json").exists()
     assert sizes == sorted(sizes)  # each attempt went on from the one before
+
     convert(files, VOCABULARY, N_CHARS, folder)
+
     assert content(folder) == content(tmp_path / "whole")
 
 
@@ -91,6 +93,7 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text, tmp_path):
     loaded = load_corpus(str(text))
     with limited(resource.RLIMIT_FSIZE, 100_000), one_line(CorpusError, "cannot convert the text"):
         loaded.stored.tokenized(VOCABULARY)
+
     check_training_ids(loaded.stored)
 
 
@@ -116,6 +119,7 @@ def test_a_survey_that_fails_goes_on_from_its_last_line(text):
     (text / "z.txt").unlink()
     said = []
     load_corpus(str(text), said.append)
+
     assert said == []
 
 
@@ -136,8 +140,11 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     (text / "000.txt").write_text(changed)
     said = []
     again = load_corpus(str(text), said.append)
+
     assert said == ["reading 1 of 3 files (0.1 MB), which are new or have changed"]
     assert again.sha256 != loaded.sha256
     assert again.training.startswith(changed[:50_000])
+
     ids = again.stored.tokenized(VOCABULARY).training.ids
+
     assert VOCABULARY.decode(ids[:50]) == changed[:50]

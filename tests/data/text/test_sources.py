@@ -71,15 +71,17 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
     texts = ["".join(block.text for block in read_blocks(file)) for file in loaded.stored.files]
     training, validation = both_parts(texts, loaded.stored.n_training)
+
     assert Counter(training + validation) == Counter(TEXT) == loaded.counts
     assert (loaded.training, loaded.validation) == (training, validation)
+
     for vocabulary in (Vocabulary(TEXT), ByteVocabulary()):
         tokens = loaded.stored.tokenized(vocabulary)
         for part, text in ((tokens.training, training), (tokens.validation, validation)):
             expected = vocabulary.encode(text)
             assert part.ids.dtype == torch.uint8
             assert torch.equal(part.ids.long(), expected)
-            assert torch.equal(part.counts, expected.bincount(minlength=vocabulary.n_ordinary))
+            assert part.counts.equal(expected.bincount(minlength=vocabulary.n_ordinary))
 
 
 def write_rows(path, rows, **options):
@@ -95,6 +97,7 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path):
     (path / "3.txt").write_text("five" * 10)
     convert(list_sources(path), ByteVocabulary(), [5, 13, 30], tmp_path / "ids")
     ends = StoredTokens.open(tmp_path / "ids")
+
     assert ends.documents.tolist() == [6, 10, 15, 19, 49]  # in bytes
     assert ends.document_chars.tolist() == [5, 9, 14, 18, 48]
 
@@ -104,6 +107,7 @@ def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path):
     vocabulary = SubwordVocabulary(train("ab " * 100, 260))
     convert(list_sources(path), vocabulary, [2], tmp_path / "ids")
     ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
+
     assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
 
 
@@ -125,12 +129,16 @@ def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_p
     def blocks_of(text):
         (source,) = list_sources(written(tmp_path / "text.txt", text))
         blocks = [block.text for block in read_blocks(source)]
+
         assert "".join(blocks) == text
+
         return blocks
 
     assert blocks_of("one line") == ["one line"]
+
     for text in ("ä€𝄞" * 20_000, "\n" * 50_000):
         assert len(blocks_of(text)) > 3
+
     for text in (TEXT, "слово и дело\n" * 5_000, ("word " * 1_500 + "\n") * 10):
         *full, _ = blocks_of(text)
         assert len(full) > 2
@@ -205,6 +213,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
     blocks = read_blocks(source)
     next(blocks)
     written(path, TEXT + "one more line")
+
     with pytest.raises(CorpusError, match="has changed while it was read"):
         list(blocks)
 
@@ -212,6 +221,8 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
 def test_an_empty_folder_and_a_text_without_validation_tokens_are_refused(tmp_path):
     with pytest.raises(CorpusError, match="has no files"):
         load_corpus(str(tmp_path))
+
     loaded = load_corpus(str(written(tmp_path / "text.txt", "x")))
+
     with pytest.raises(CorpusError, match="the text is too short"):
         loaded.stored.tokenized(ByteVocabulary())

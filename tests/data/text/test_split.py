@@ -44,6 +44,7 @@ def test_the_last_tenth_by_hash_is_for_validation(sizes, expected):
     files = []
     for i, n_chars in enumerate([*sizes, *sizes]):
         files.append(Surveyed(Path(f"{i}"), n_chars, 0, f"{i:064x}", n_chars, {}, 0))
+
     # each folder by itself
     assert split(files, ["a"] * len(sizes) + ["b"] * len(sizes)) == expected * 2
 
@@ -68,6 +69,7 @@ def test_copies_are_left_out_and_counted(folder):
         shutil.copy(folder / "code" / "007", folder / name)
 
     loaded = load_corpus(str(folder), said.append)
+
     assert said[-1] == "leaving out 3 of 103 files, which are copies of others"
     assert loaded.counts == whole.counts
 
@@ -106,12 +108,15 @@ def test_weights_are_the_shares_of_the_windows(folder, within_documents):
     data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], within_documents)
     texts = [data.vocabulary.decode(window) for window in data.windows.draw(4_000, 32).tokens]
     of_code = [text for text in texts if "cä" in text]
+
     # no window crosses the border of folders
     assert not any("bä" in text for text in of_code)
     # 4.4 standard deviations
     assert len(of_code) / 4_000 == pytest.approx(0.75, abs=0.03)
     assert any("\n" in text[:-1] for text in texts) == (not within_documents)
+
     numbers = set(re.findall(r"\d{3}", " ".join(of_code)))
+
     assert len(numbers) > 30  # of 54 files
 
 

@@ -35,6 +35,7 @@ def test_a_broken_tokenizer_is_refused_in_one_line(kind, tmp_path, capfd):
     content = {"added_tokens": [], "model": WORDS} | BROKEN[kind]
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(content))
+
     with pytest.raises(TokensError, match=r"tokenizer\.json") as raised:
         read_tokenizer(path)
 
@@ -45,5 +46,6 @@ def test_a_broken_tokenizer_is_refused_in_one_line(kind, tmp_path, capfd):
 def test_a_panic_at_a_later_text_is_refused_too():
     vocabulary = SubwordVocabulary({"added_tokens": [], "model": WORDS})
     vocabulary._tokenizer.pre_tokenizer = FixedLength(0)
+
     with pytest.raises(TokensError, match="cannot encode the text"):
         vocabulary.encode("ab")

@@ -28,7 +28,9 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
     """By an independent computation: the bytes of the tokens are laid over those of the text."""
     ids = vocabulary.encode(text)
     decoded, offsets = vocabulary.text_of(ids, "")
+
     assert decoded == text
+
     char_of_byte = []
     for i, character in enumerate(text):
         char_of_byte += [i] * len(character.encode())

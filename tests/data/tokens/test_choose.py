@@ -28,6 +28,7 @@ def test_a_saved_vocabulary_is_the_same(vocabulary):
 def test_pairs_have_their_special_tokens(tokens):
     corpus = Corpus.from_text("test", TEXT)
     vocabulary = vocabulary_of(tokens, corpus, ("[CLS]", "[SEP]"), print)
+
     assert vocabulary.special_tokens == ["[PAD]", "[MASK]", "[CLS]", "[SEP]"]
     assert vocabulary.id_of("[SEP]") == vocabulary.n_ordinary + 3
 
@@ -36,12 +37,15 @@ def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
     said = []
     corpus = Corpus.from_text("test", TEXT + "qqq " * (len(TEXT) // 36))
     first = bpe(corpus, 400, said.append)
+
     assert said == ["training a BPE of 400 tokens"]
     assert first == renumbered(train(corpus.training, 400))
     assert "qqq" not in first["model"]["vocab"]
     assert bpe(corpus, 400, said.append) == first
     assert len(said) == 1
+
     cache_path(corpus.sha256, 400).write_text("{")
+
     assert bpe(corpus, 400, said.append) == first
 
 
@@ -49,5 +53,6 @@ def test_a_text_with_few_pairs_has_fewer_tokens():
     said = []
     corpus = Corpus.from_text("test", "the cat sat. " * 50)
     vocabulary = vocabulary_of("bpe:5000", corpus, (), said.append)
+
     assert 256 < vocabulary.n_ordinary < 300
     assert f"only {vocabulary.n_ordinary} tokens" in said[-1]

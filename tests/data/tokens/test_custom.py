@@ -30,10 +30,13 @@ def returning(ids):
 def test_a_users_tokenizer_needs_its_tokens_and_encode():
     vocabulary = CustomVocabulary(Syllables(), SOURCE)
     ids = vocabulary.encode("abbéba")
+
     assert ids.tolist() == [4, 6, 5]
     assert vocabulary.decode([*ids, vocabulary.mask_token]) == "abbéba[MASK]"
     assert vocabulary.lengths[ids].tolist() == [2, 2, 2]
+
     again = load_vocabulary(vocabulary.description(), Syllables())
+
     assert again.description() == vocabulary.description()
     assert torch.equal(again.encode("abba"), vocabulary.encode("abba"))
 

@@ -32,13 +32,16 @@ def test_a_text_may_be_encoded_in_pieces(text):
     pieces = list(pieces_of(text, 0))
     assert "".join(pieces) == text
     assert len(pieces) == len(CUT.findall(text)) + 1
+
     ids = torch.cat([BPE.encode(piece) for piece in pieces])
+
     assert ids.tolist() == BPE._tokenizer.encode(text).ids
 
 
 def test_a_long_text_is_encoded_as_a_whole_one(monkeypatch):
     whole = BPE._tokenizer.encode(TEXT).ids
     monkeypatch.setattr("data.tokens.subwords.PIECE", 10)
+
     assert len(list(pieces_of(TEXT, 10))) > 30
     assert BPE.encode(TEXT).tolist() == whole
 
@@ -57,19 +60,25 @@ SPECIAL = {*BERT_SPECIAL, "<s>", "</s>", "<unk>", "<|endoftext|>"}
 def test_a_file_keeps_its_tokens_under_new_ids(tmp_path, name, text, shown):
     path = saved(tmp_path, name, TEXT)
     content = read_tokenizer(path)
+
     assert renumbered(content) == content  # new ids are given once
+
     vocabulary = SubwordVocabulary(content)
+
     assert vocabulary.decode(vocabulary.encode(text)) == shown
     assert ("[UNK]" in vocabulary.special_tokens) == ("\ufffd" in shown)
 
     theirs = Tokenizer.from_file(str(path))
     theirs.no_truncation()
     id_of = theirs.get_vocab()
+
     assert vocabulary.ordinary == sorted(id_of.keys() - SPECIAL, key=id_of.__getitem__)
+
     text = text.removesuffix("<|endoftext|>")
     tokens = theirs.encode(text, add_special_tokens=False).tokens
     unknown = {"<unk>", "Ω"} - set(vocabulary.ordinary)
     expected = ["[UNK]" if token in unknown else token for token in tokens]
+
     assert vocabulary.encode(text).tolist() == list(map(vocabulary.id_of, expected))
 
 
@@ -89,6 +98,7 @@ def test_a_text_that_a_tokenizer_cannot_read_is_refused(words, text, message):
     vocab = {word: i for i, word in enumerate(words)}
     model = {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}
     content = {"added_tokens": [], "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+
     with pytest.raises(TokensError, match=message):
         SubwordVocabulary(renumbered(content)).encode(text)
 
