@@ -184,12 +184,8 @@ class StoredText:
         texts: dict[str, list[str]] = {part: [] for part in ranges}
         with shown("sampling", self.n_chars, " characters") as bar:
             for part, block in parts_of(self.files, self.n_training):
-                begin = offsets[part]
+                texts[part] += inside(ranges[part], offsets[part], block.text)
                 offsets[part] += len(block.text)
-                for piece in ranges[part]:
-                    if begin < piece.stop and piece.start < offsets[part]:
-                        first = max(piece.start - begin, 0)
-                        texts[part].append(block.text[first : piece.stop - begin])
                 bar.update(len(block.text))
 
         return "".join(texts[TRAINING]), "".join(texts[VALIDATION])
@@ -249,6 +245,16 @@ def pieces(n_chars: int) -> list[range]:
     n = SAMPLE // PIECE
     begins = [i * n_chars // n for i in range(n)]
     return [range(begin, begin + PIECE) for begin in begins]
+
+
+def inside(ranges: list[range], offset: int, text: str) -> list[str]:
+    """The parts of a text, which begins at `offset`, that lie in ranges."""
+    texts = []
+    for piece in ranges:
+        if piece.start < offset + len(text) and offset < piece.stop:
+            texts.append(text[max(piece.start - offset, 0) : piece.stop - offset])
+
+    return texts
 
 
 def _short_hash(text: str) -> str:
