@@ -32,26 +32,7 @@ def copy_weights(
     config |= config_of(run, say=lambda line: None)
     weights = load_checkpoint(path).weights
     old = vocabulary_of_run(run, config)
-    for key in values:
-        is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
-        if is_shape and config[key] != values[key]:
-            raise ConfigError(
-                f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}"
-            )
-
-    if old.tokens != vocabulary.tokens or (
-        not old.is_characters and old.ordinary != vocabulary.ordinary
-    ):
-        raise ConfigError(
-            f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}"
-        )
-
-    missing = set(old.ordinary) - set(vocabulary.ordinary)
-    if missing:
-        raise ConfigError(
-            f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to"
-            " data.extra_characters"
-        )
+    check_fits(vocabulary, values, old, config, run.path.name)
 
     before = [*old.ordinary, *old.special_tokens]
     has_unknown = vocabulary.unknown_token is not None
@@ -82,3 +63,29 @@ def copy_weights(
         state[name] = sharded_like(target, own)
 
     model.load_state_dict(state)
+
+
+def check_fits(
+    vocabulary: Vocabulary,
+    values: Mapping[str, Any],
+    old: Vocabulary,
+    config: Mapping[str, Any],
+    name: str,
+) -> None:
+    """Raise ConfigError if the keys of the new model differ from the `config` of the run `name`, or
+    if its vocabulary lacks a token of the `old` one."""
+    for key in values:
+        is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
+        if is_shape and config[key] != values[key]:
+            raise ConfigError(f"{key}={values[key]} differs from {name}, which has {config[key]}")
+
+    if old.tokens != vocabulary.tokens or (
+        not old.is_characters and old.ordinary != vocabulary.ordinary
+    ):
+        raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {name}")
+
+    missing = set(old.ordinary) - set(vocabulary.ordinary)
+    if missing:
+        raise ConfigError(
+            f"the vocabulary lacks {sorted(missing)} of {name}: add them to data.extra_characters"
+        )
