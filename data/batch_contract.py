@@ -21,6 +21,7 @@ def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> N
     for name in ("inputs", "positions", "labels"):
         tensor = getattr(batch, name)
         _expect(tensor.dtype == torch.int64, f"{name} must be int64: {tensor.dtype}")
+
     _expect(_all_below(batch.inputs, n_tokens), f"inputs must be ids from 0 to {n_tokens - 1}")
     labels = batch.labels[batch.labels != IGNORED_LABEL]
     _expect(_all_below(labels, n_tokens), f"labels must be ids from 0 to {n_tokens - 1}, or -100")
@@ -29,6 +30,7 @@ def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> N
         mask = batch.attention_mask
         _expect(mask.dtype == torch.bool, f"attention_mask must be bool: {mask.dtype}")
         _expect(mask.shape == shape, f"attention_mask must be {list(shape)}: {_shape(mask)}")
+
     for name, tensor in batch.extras.items():
         _expect(len(tensor) == batch_size, f"extras: {name} must be [{batch_size}, ...]")
 

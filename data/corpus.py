@@ -92,6 +92,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
         return Corpus.from_text(PLAY, play(), grammar())
     if name not in ("auto", TINY_SHAKESPEARE):
         return _load_path(name, announce)
+
     try:
         return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
     except CorpusError as error:

@@ -42,6 +42,7 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
             number[key] = len(beliefs)
             beliefs.append(belief)
             characters += character
+
         return number[key]
 
     number_of(automaton.characters[0], {0: 1.0})

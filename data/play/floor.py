@@ -75,6 +75,7 @@ class Floor:
         values = set(self._of_states(distinction))
         if values <= {NONE}:
             raise ValueError(f"the automaton's states have no distinction {distinction!r}")
+
         return sorted(values)
 
     def _of_states(self, distinction: str) -> list[str]:

@@ -97,6 +97,7 @@ def context_hashes(ids: Ints, positions: Ints, before: int, after: int) -> Hashe
     hashes = np.zeros(len(positions), dtype=np.uint64)
     for distance in [*range(-before, 0), *range(1, after + 1)]:
         hashes = mixed(hashes, ids[positions + distance])
+
     return hashes
 
 
@@ -110,6 +111,7 @@ def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) ->
     """The values of numbers in the sorted array `known`; 0 for others."""
     if not len(known):
         return np.zeros(len(asked), dtype=np.int64)
+
     nearest = np.searchsorted(known, asked).clip(max=len(known) - 1)
     return np.where(known[nearest] == asked, values[nearest], 0)
 

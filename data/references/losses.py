@@ -65,6 +65,7 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
         # without a cache, the losses are computed again next time
         with contextlib.suppress(OSError):
             write_atomically(_path(corpus), content.getvalue())
+
     return losses
 
 

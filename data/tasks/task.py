@@ -41,6 +41,7 @@ class Task:
         labels = set()
         for example in self.pool:
             labels.update([example.label] if isinstance(example.label, str) else example.label)
+
         return sorted(filter(None, labels))
 
     def draw(self, n_labels: int, seed: int) -> list[Example]:
@@ -57,6 +58,7 @@ class Task:
                 rank[i] = seen[label]
                 seen[label] += 1
             order.sort(key=rank.__getitem__)
+
         return [self.pool[i] for i in order[:n_labels]]
 
 

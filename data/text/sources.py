@@ -184,6 +184,7 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
             yield Block(text[:end], [])
             text = text[end:]
         text += piece
+
     yield Block(text, [len(text)])
 
 

@@ -52,6 +52,7 @@ class StoredIds:
         with open(path, "rb") as file:
             # private pages, because PyTorch warns of a buffer that it must not write to
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
         self._map.madvise(mmap.MADV_RANDOM)
         self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
         if len(self.ids) != self.counts.sum():
@@ -142,6 +143,7 @@ class StoredText:
         n_chars = dict.fromkeys(self.folders, 0)
         for folder, n in zip(self.folders, self.n_training, strict=True):
             n_chars[folder] += n
+
         return n_chars
 
     @cached_property
@@ -150,6 +152,7 @@ class StoredText:
         counts = Counter[str]()
         for file in self.files:
             counts.update(file.counts)
+
         return counts
 
     @cached_property
@@ -175,6 +178,7 @@ class StoredText:
             training, validation = self._sampled()
             with reporting_os_errors(self.announce, str(path)):
                 write_json(path, [training, validation])
+
         return training, validation
 
     def _sampled(self) -> tuple[str, str]:
@@ -242,6 +246,7 @@ def pieces(n_chars: int) -> list[range]:
     """The ranges of the sample in a text of `n_chars`."""
     if n_chars <= SAMPLE:
         return [range(n_chars)]
+
     n = SAMPLE // PIECE
     begins = [i * n_chars // n for i in range(n)]
     return [range(begin, begin + PIECE) for begin in begins]

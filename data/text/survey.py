@@ -88,6 +88,7 @@ def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:
         return None
     if entry.modified == source.modified or entry.sha256 == _sha256(source.path):
         return replace(entry, modified=source.modified)
+
     return None
 
 
@@ -155,6 +156,7 @@ def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
     n_training = []
     for _, group in groupby(zip(folders, files, strict=True), key=itemgetter(0)):
         n_training += _split_folder([file for _, file in group])
+
     return n_training
 
 

@@ -62,6 +62,7 @@ class PiecesOfUtf8(Vocabulary):
             stripped = text.lstrip()
             if stripped:
                 n_bytes[i] = len(text.removesuffix(stripped).encode())
+
         return n_bytes
 
 

@@ -34,6 +34,7 @@ def library() -> Any:
         raise TokensError(
             "data.tokens: tokenizers is not installed: pip install -r requirements-text.txt"
         ) from error
+
     return tokenizers
 
 
@@ -160,6 +161,7 @@ class SubwordVocabulary(PiecesOfUtf8):
         special = [PAD, MASK]
         if self._tokenizer.token_to_id(UNK) is not None:
             special.append(UNK)
+
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.number_tokens(texts, special)
 
@@ -192,6 +194,7 @@ def pieces_of(text: str, size: int) -> Iterator[str]:
     while match := CUT.search(text, begin + size):
         yield text[begin : match.end()]
         begin = match.end()
+
     yield text[begin:]
 
 
