@@ -214,7 +214,7 @@ def unchanged_or_copied(
     """The config of a run whose references lead to the user's files if these are unchanged, else to
     the run's copies."""
     copies = run.code()
-    folder = run.code_path.absolute()
+    folder = run.code_path.resolve()
     changed = set[str]()  # the numbers of the folders in which a file has changed
     for path, facts in copies.items():
         copy = facts["copy"]
@@ -243,6 +243,6 @@ def _state(path: Path, sha256: str) -> str:
 
 def with_originals(values: dict[str, Any], keys: list[str], run: RunFolder) -> dict[str, Any]:
     """The values with the paths of the user's files in place of those of the run's copies."""
-    folder = run.code_path.absolute()
+    folder = run.code_path.resolve()
     originals = {folder / facts["copy"]: Path(path) for path, facts in run.code().items()}
     return replaced(values, keys, lambda _, path: originals.get(path, path))

@@ -62,6 +62,8 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folde
     assert keys.pop("data.batches")  # they take the place of the strategy
     assert len(keys) == 7
     keys["callbacks"] = "[my.py:MyCallback, my.py:Says]"
+    (folder / "disk").mkdir()
+    (folder / "logs").symlink_to("disk")
 
     run = train(folder, *(f"{key}={value}" for key, value in keys.items()))
     assert {"bits", "before"} <= set(capsys.readouterr().out.split())
@@ -79,7 +81,8 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folde
 
     # a file changes: the run uses its copies
     written(neighbor, "SAID = 'after'\n")
-    assert experiment.main(["--resume", str(run.path), "training.max_steps=4"]) == 0
+    words = [f"logs={folder / 'logs'}", "training.max_steps=4"]
+    assert experiment.main(["--resume", "last", *words]) == 0
     output = capsys.readouterr()
     assert "before" in output.out.split()
     assert f"{neighbor} has changed since the run began" in output.err
