@@ -41,6 +41,9 @@ def main(arguments: list[str]) -> int:
         with together(command.values) as processes:
             # torchrun starts lost processes again
             restarted = None if command.resumed else restarted_run(command.logs)
+            # a machine that does not see the folder of runs would begin a new one
+            name = restarted.path.name if restarted else "none"
+            processes.compare(lambda: {"run to resume": name})
             if restarted:
                 command = parse(["--resume", str(restarted.path)])
             if processes.is_first:
