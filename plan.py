@@ -10,6 +10,7 @@ python experiment.py --config plan.yaml
 Other keys of experiment.py may follow. docs/scaling.md explains the law behind the predictions.
 """
 
+import os
 import shlex
 import time
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -122,10 +123,14 @@ def check_file(path: Path | None) -> None:
     """Raise InputError if --write cannot create the file, or would replace one that is not a plan."""
     if path is None:
         return
-    if path.is_dir() or not path.absolute().parent.is_dir():
+    if os.path.isdir(path) or not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {path}: name a file in a folder that exists")
-    if not path.exists():
+    try:
+        path.stat()
+    except FileNotFoundError:
         return
+    except OSError as error:  # a name that is too long
+        raise InputError(f"cannot write {path} ({error.strerror}): name another file") from error
     try:
         is_plan = read_plan(path) is not None
     except InputError:

@@ -112,6 +112,7 @@ FOR_A_LOSS = ["--loss", "1"]
         ([*FOR_A_LOSS, "--init-from", "last"], "unrecognized arguments: --init-from"),
         ([*FOR_A_LOSS, "initial_weights=last"], "initial_weights: "),
         ([*FOR_A_LOSS, "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
+        ([*FOR_A_LOSS, "--write", 300 * "n"], "File name too long"),
     ],
 )
 def test_wrong_words_are_refused(words, reason, refusal):
