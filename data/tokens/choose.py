@@ -9,6 +9,7 @@ from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM, SUBWORDS
 from data.tokens.bpe import bpe
 from data.tokens.bytes import ByteVocabulary
 from data.tokens.custom import CustomVocabulary
+from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
@@ -49,6 +50,8 @@ def load_vocabulary(description: Mapping[str, Any], tokenizer: Any = None) -> Vo
     if tokens == SUBWORDS:
         return SubwordVocabulary(description["tokenizer"], special_tokens)
     if tokens == CUSTOM:
+        if tokenizer is None:
+            raise TokensError("its tokens are custom, but the run has no tokenizer of the user's")
         return CustomVocabulary(tokenizer, description["source"], special_tokens)
 
     return Vocabulary(description["characters"], special_tokens)

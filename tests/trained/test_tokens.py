@@ -93,6 +93,8 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
     damaged = {"special_tokens": 3}
     if trained.vocabulary.tokens == "subwords":
         damaged = {"tokenizer": {"model": 3}}
+    if trained.vocabulary.is_characters:
+        damaged = {"tokens": "custom", "source": {}}
     try:
         run.vocabulary_path.write_text(json.dumps(json.loads(content) | damaged))
         with one_line(RunFolderError, r"vocabulary\.json is damaged"):
