@@ -127,7 +127,9 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
-    config = DEFAULTS | config_of(run) | {"logs": str(logs)}
+    config = DEFAULTS | config_of(run)
+    if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
+        config["logs"] = str(logs)
     tokens = Path(config["data.tokens"])
     # those of another run, which has moved
     if tokens.name == run.vocabulary_path.name and not os.path.exists(tokens):

@@ -185,6 +185,12 @@ def test_a_run_whose_folder_has_moved_is_resumed(tmp_path, logs):
     assert parse(["--resume", run]).values["logs"] == str(tmp_path / "moved")
 
 
+def test_a_run_whose_folder_has_not_moved_keeps_its_key(tmp_path):
+    logs = f"{tmp_path}/elsewhere/../logs"
+    run = run_with(tmp_path / "logs", f"training.max_steps: 5\nlogs: {logs}\n")
+    assert parse(["--resume", run]).values["logs"] == logs
+
+
 def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     content = "training.max_steps: 5\nmodel.d_ff: 64\nname: old\ndevice: cuda:99\nlogs: gone\n"
     run = run_with(tmp_path / "logs", content)
