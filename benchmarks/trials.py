@@ -58,13 +58,7 @@ def run_trials(
     benchmark = path.name.partition("-")[0]
     version = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     folder = RUNS / path.parent.name / benchmark / version
-    trials: dict[Path, Trial] = {}
-
-    for seed in range(seeds):  # an interrupted comparison has all variants of its first seeds
-        for name, keys in variants.items():
-            trial: Trial = {"variant": name, "seed": seed, "keys": COMMON | keys, **facts}
-            digest = hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()
-            trials[folder / f"{digest[:16]}.json"] = trial
+    trials = trials_by_file(folder, variants, seeds, facts)
 
     left = sum(not file.exists() for file in trials)
     print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
@@ -73,7 +67,8 @@ def run_trials(
     print(f"finished runs are {f'kept in {folder}' if is_committed else why_not}", flush=True)
 
     if left:  # else the first run would compute them
-        window_losses(load_corpus(trial["keys"]["data.corpus"]))
+        any_trial = next(iter(trials.values()))
+        window_losses(load_corpus(any_trial["keys"]["data.corpus"]))
     rows = []
     for file, trial in trials.items():
         if file.exists():
@@ -92,6 +87,19 @@ def run_trials(
             write_json(file, row)
 
     return rows
+
+
+def trials_by_file(
+    folder: Path, variants: Variants, seeds: int, facts: dict[str, Any]
+) -> dict[Path, Trial]:
+    """All trials, each with the file of its result."""
+    trials: dict[Path, Trial] = {}
+    for seed in range(seeds):  # an interrupted comparison has all variants of its first seeds
+        for name, keys in variants.items():
+            trial: Trial = {"variant": name, "seed": seed, "keys": COMMON | keys, **facts}
+            digest = hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()
+            trials[folder / f"{digest[:16]}.json"] = trial
+    return trials
 
 
 def start(words: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -127,12 +127,7 @@ def application(
     with contextlib.chdir("/"):
         from labml_app.flask_app import STATIC_PATH, app
 
-    app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
-    # labml-app's route for files serves any file of the machine, and its API documentation loads
-    # scripts from a CDN.
-    app.router.routes[:] = [
-        route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")
-    ]
+    keep_only_the_interface(app)
     app.post("/track")(update_run)  # labml's own clients may use the plain address of the dashboard
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
@@ -168,6 +163,15 @@ def application(
             return JSONResponse({"error": str(error)}, 400)
 
     return app, watch_file
+
+
+def keep_only_the_interface(app: FastAPI) -> None:
+    """Remove labml-app's middleware, which allows another site and answers exceptions with a
+    traceback, and all routes but its interface: that for files serves any file of the machine, and
+    its API documentation loads scripts from a CDN."""
+    app.user_middleware.clear()
+    routes = app.router.routes
+    routes[:] = [route for route in routes if getattr(route, "path", "").startswith("/api/")]
 
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:

@@ -67,6 +67,17 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def check_merges(model: Mapping[str, Any]) -> None:
+    """Raise ValueError for a merge at which `tokenizers` would abort, because it cuts the merge
+    inside a character."""
+    prefix = model.get("continuing_subword_prefix")
+    if not prefix:
+        return
+    for first, second in map(split_merge, model.get("merges", ())):
+        if not second.startswith(prefix):
+            raise ValueError(f"the merge of {first!r} and {second!r} lacks {prefix!r}")
+
+
 def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     """A tokenizer.json with Folio's ids: ordinary tokens in the file's order, `[PAD]`, `[MASK]`,
     and `[UNK]` if it has one.
@@ -84,12 +95,7 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     else:
         id_of = dict(model["vocab"])
 
-    prefix = model.get("continuing_subword_prefix")
-    if prefix:  # `tokenizers` would cut a merge without it inside a character, and abort
-        for first, second in map(split_merge, model.get("merges", ())):
-            if not second.startswith(prefix):
-                raise ValueError(f"the merge of {first!r} and {second!r} lacks {prefix!r}")
-
+    check_merges(model)
     special = SPECIAL | {unknown}
     for token in content["added_tokens"]:
         id_of[token["content"]] = token["id"]
