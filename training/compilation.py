@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -51,11 +52,11 @@ class Compiled:
         reason = ""
         try:
             with around, without_side_effects(step):
-                kinds = {
+                different = {
                     (each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each
                     for each in stages
                 }
-                for stage in kinds.values():
+                for stage in different.values():
                     batches = step.draw(stage)
                     step.update.forward_backward(batches[0], self.counts(batches))
         # training can do without anything that a missing or broken compiler raises
@@ -77,7 +78,7 @@ class Compiled:
 def without_side_effects(step: TrainingStep) -> Iterator[None]:
     """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are
     not restored."""
-    source = step.source.state_dict()
+    source = deepcopy(step.source.state_dict())  # which a user's source may change in place
     device = step.update.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -90,9 +91,10 @@ def without_side_effects(step: TrainingStep) -> Iterator[None]:
 def _leave_out(model: nn.Module) -> bool:
     """Keep modules whose `can_compile` is False out of the compiled code; returns whether there are
     any."""
-    found = [module for module in model.modules() if not getattr(module, "can_compile", True)]
+    left_out = [module for module in model.modules() if not getattr(module, "can_compile", True)]
     # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a
     # second.
-    for module in (module for module in found if "forward" not in vars(module)):
-        module.forward = torch.compiler.disable(module.forward)
-    return bool(found)
+    for module in left_out:
+        if "forward" not in vars(module):
+            module.forward = torch.compiler.disable(module.forward)
+    return bool(left_out)

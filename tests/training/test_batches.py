@@ -11,7 +11,7 @@ from data.batch import IGNORED_LABEL, Batch
 from data.batch_contract import check_batch
 from distributed.parallel import part_of
 from tests.conftest import configs_for, one_line
-from training.compilation import Compiled
+from training.compilation import Compiled, without_side_effects
 from training.evaluation import masked_outcomes
 from training.objective import MaskedObjective
 from training.schedule import Stage
@@ -114,6 +114,26 @@ def test_a_compiled_step_respects_the_padding(step, padded, monkeypatch):
     for batch in (padded, *step.draw(STAGE)):
         expected = gradients_of(step, [batch])
         assert_close(gradients_of(step, [batch], compiled), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_source_that_changes_its_state_in_place_draws_the_same_after_a_measurement(step):
+    state = {"drawn": []}
+
+    class InPlace(Texts):
+        def draw(self, *arguments):
+            state["drawn"].append(len(state["drawn"]))
+            return super().draw(*arguments)
+
+        def state_dict(self):
+            return state
+
+        def load_state_dict(self, loaded):
+            state.update(loaded)
+
+    step.source = InPlace(step.source.mask_token)
+    with without_side_effects(step):
+        step.draw(STAGE)
+    assert state == {"drawn": []}
 
 
 def test_an_evaluation_respects_the_padding(step, padded):
