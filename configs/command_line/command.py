@@ -30,7 +30,7 @@ from configs.memory import check_memory
 from configs.references import absolute, replaced, unchanged_or_copied
 from configs.tokenizers import inherited, read_tokens
 from distributed.interruption import stopping_signals
-from distributed.launch import started_by_torchrun
+from distributed.launch import rank, started_by_torchrun
 from runs.files import ROOT, to_yaml
 from runs.find import all_runs, find_run
 from runs.reading import read_bytes
@@ -45,7 +45,8 @@ LARGEST_CONFIG = 500_000  # bytes; parsing YAML takes seconds per megabyte
 
 
 def to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if rank() == 0:  # of several processes, all read the same run
+        print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
