@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from configs.branch import Branch, is_reference
+from configs.experiment import eager_objective
 from configs.keys import ConfigError
 from configs.masking import MaskingConfigs, build_masker
 from configs.model import ModelConfigs
@@ -33,6 +34,7 @@ from data.tokens.custom import CustomVocabulary
 from data.vocabulary import MASK, PAD, Vocabulary
 from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
+from training.evaluation import evaluating
 from training.objective import Loss
 
 
@@ -160,6 +162,11 @@ def own_batches(c: Any) -> BatchSource:
         batch = source.draw(*shape, stage.masking_prob, 0.0)
         source.load_state_dict(before)
         check_batch(batch, *shape, c.data.vocabulary.n_tokens)
+    with (
+        naming_the_line(f"{own}: the model cannot be trained on its batches"),
+        evaluating(c.network, c.torch_device),
+    ):
+        eager_objective(c).outcome(c.network, batch.to(c.torch_device))
     return source
 
 

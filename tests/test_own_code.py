@@ -232,6 +232,18 @@ def test_wrong_code_is_one_line_before_training(folder, text_file, refusal, cont
     assert not (folder / "logs").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [("model.architecture=my.py:my_model", "attention_mask"), ("objective.nsp=true", "segments")],
+)
+def test_batches_that_the_model_cannot_read_are_one_line(folder, text_file, refusal, key, reason):
+    written(folder / "my.py", examples("docs/own_code.md", "class Lines", "class MyModel"))
+    keys = {"data.corpus": text_file, "data.batches": "my.py:lines", "training.optimizer": "adamw"}
+    line = refusal(experiment.main, "--config", config_file(folder, keys), key)
+    assert "data.batches=" in line
+    assert reason in line
+
+
 def test_an_error_in_training_names_the_line_of_the_user(folder, text_file, monkeypatch, capsys):
     written(folder / "my.py", "class Fails:\n    def begin(self, trainer):\n        1 / 0\n")
     config = config_file(folder, {"data.corpus": text_file})

@@ -49,7 +49,7 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     except OSError as error:
         # or Python would report it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        has_reader = not isinstance(error, BrokenPipeError)  # which `head` is not to the end
+        has_reader = not isinstance(error, BrokenPipeError)  # `head` stops reading early
         if has_reader and code == 0:
             code = fail(f"cannot write the output ({error.strerror}): redirect it", code=1)
     sys.exit(code)
