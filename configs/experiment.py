@@ -221,7 +221,7 @@ def source(c: Configs) -> "BatchSource":
     if c.data.batches:
         from configs.own_code import own_batches
 
-        return own_batches(c)
+        return own_batches(c, eager_objective(c))
     from data.masked_windows import MaskedWindows
 
     return MaskedWindows(c.data.windows, c.masking.strategy)

@@ -15,7 +15,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from configs.branch import Branch, is_reference
-from configs.experiment import eager_objective
 from configs.keys import ConfigError
 from configs.masking import MaskingConfigs, build_masker
 from configs.model import ModelConfigs
@@ -35,7 +34,7 @@ from data.vocabulary import MASK, PAD, Vocabulary
 from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
 from training.evaluation import evaluating
-from training.objective import Loss
+from training.objective import Loss, MaskedObjective
 
 
 def register(values: Mapping[str, Any]) -> None:
@@ -147,7 +146,7 @@ def own_corpus(reference: str) -> Corpus:
         raise ConfigError(f"data.corpus={error}") from error
 
 
-def own_batches(c: Any) -> BatchSource:
+def own_batches(c: Any, objective: MaskedObjective) -> BatchSource:
     """The user's source of batches. The batch that is checked is drawn again in training."""
     own = load("data.batches", c.data.batches)
     source = own(c.data)
@@ -166,7 +165,7 @@ def own_batches(c: Any) -> BatchSource:
         naming_the_line(f"{own}: the model cannot be trained on its batches"),
         evaluating(c.network, c.torch_device),
     ):
-        eager_objective(c).outcome(c.network, batch.to(c.torch_device))
+        objective.outcome(c.network, batch.to(c.torch_device))
     return source
 
 
