@@ -19,10 +19,12 @@ from typing import Any
 from configs.branch import is_reference
 from configs.keys import ConfigError, did_you_mean
 from runs.errors import InputError
+from runs.files import ROOT
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
 LARGEST = 1_000_000  # bytes of a file
+FOLIO = {path.parent.name for path in ROOT.glob("*/__init__.py")}  # its packages
 
 _modules: dict[Path, ModuleType] = {}
 _neighbors: dict[str, Path] = {}  # modules that the user's files import from their own folders
@@ -169,9 +171,20 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
         for name in sys.modules.keys() - before:
             file = Path(getattr(sys.modules[name], "__file__", None) or "")
-            if folder in file.parents:
+            if is_of_user(name, file, folder):
                 _neighbors[name] = file
                 _sources[file] = file.read_bytes()
+
+
+def is_of_user(name: str, file: Path, folder: Path) -> bool:
+    """Whether a module lies in the user's folder: an environment inside of it is not the user's, nor
+    are Folio's packages."""
+    if folder not in file.parents:
+        return False
+    parts = list(file.relative_to(folder).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return parts == name.split(".") and (folder != ROOT.resolve() or parts[0] not in FOLIO)
 
 
 def line_of(error: BaseException) -> str | None:

@@ -12,7 +12,7 @@ import predict
 from configs.command_line.program import run_main
 from configs.keys import ConfigError
 from configs.own_code import own_strategy, own_task
-from configs.references import load
+from configs.references import is_of_user, load
 from data.tasks.task import REPORT
 from runs.files import ROOT
 from runs.find import find_run
@@ -254,6 +254,20 @@ def test_an_error_in_training_names_the_line_of_the_user(folder, text_file, monk
         run_main(experiment.main)
     line = "experiment.py: stopped: my.py, line 3: ZeroDivisionError: division by zero\n"
     assert capsys.readouterr().err == line
+
+
+def test_packages_of_an_environment_and_of_folio_are_not_kept(folder, text_file, monkeypatch):
+    """The file may lie in a folder with an environment, such as Folio's own folder."""
+    (folder / ".venv").mkdir()
+    written(folder / ".venv" / "installed_beside.py", "")
+    monkeypatch.syspath_prepend(folder / ".venv")
+    own = written(folder / "my.py", f"import installed_beside\n{SAYS}")
+    neighbor = written(folder / "words.py", "SAID = 'before'\n")
+    run = train(folder, "callbacks=[my.py:Says]", f"data.corpus={text_file}")
+    assert set(run.code()) == {str(own), str(neighbor)}
+
+    assert not is_of_user("data.masking.units", ROOT / "data" / "masking" / "units.py", ROOT)
+    assert is_of_user("words.more", ROOT / "words" / "more" / "__init__.py", ROOT)
 
 
 def test_a_reference_that_is_no_file_name_stays_a_path():
