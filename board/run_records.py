@@ -96,7 +96,7 @@ class RunRecords:
         """Begin with what the database has: at first, and after it was replaced."""
         self._start = secrets.token_hex(4)
         self._n_changes = 0
-        # Runs in progress, and the time of their last message by this process's clock.
+        # The time of the last message of each run that may be in progress, by this process's clock.
         self._heard = dict.fromkeys(self._all(), 0.0)
 
     @property
