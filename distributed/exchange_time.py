@@ -27,7 +27,8 @@ class ExchangeTime(Callback):
     def begin(self, trainer: Trainer) -> None:
         # else the profiler prints a line when it starts
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-        with profile():  # the first one takes a second, for which the clock must not run
+        # the first one takes a second, for which the clock must not run
+        with profile(acc_events=True):
             pass
 
     def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
@@ -36,7 +37,8 @@ class ExchangeTime(Callback):
             activities = [ProfilerActivity.CPU]
             if trainer.clock.device.type == "cuda":
                 activities.append(ProfilerActivity.CUDA)
-            self.profiler = profile(activities=activities)
+            # PyTorch 2.11 warns of events that it drops, unless they accumulate
+            self.profiler = profile(activities=activities, acc_events=True)
             self.profiler.start()
         return stage, factor
 

@@ -75,6 +75,14 @@ def whole(fork_server, tmp_path_factory, text_file):
     return programs.run
 
 
+@pytest.fixture(autouse=True)
+def without_nohup():
+    """The tests themselves may run under `nohup`, whose processes inherit an ignored SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(programs, whole):
     process = programs.start()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -107,12 +115,9 @@ def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs):
 
 
 def test_under_nohup_a_closed_terminal_stops_no_run():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert signal.SIGHUP not in stopping_signals()
-    finally:
-        signal.signal(signal.SIGHUP, before)
     assert signal.SIGHUP in stopping_signals()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert signal.SIGHUP not in stopping_signals()
 
 
 def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(programs, whole):
