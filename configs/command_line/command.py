@@ -181,18 +181,25 @@ def run_seeds(program: str, arguments: list[str], command: Command) -> int:
 
 def _run_one(words: list[str]) -> int:
     """Run a program, and pass on the signals that stop it; returns its exit code, not 0 after one."""
-    signals = list[int]()
+    signals: list[int] = []
+    pending: list[int] = []  # to be passed on
     run: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, _: Any) -> None:
         signals.append(number)
         # the terminal sends Ctrl-C and SIGHUP to the run itself
-        if run and number in (signal.SIGTERM, signal.SIGUSR1):
-            run.send_signal(number)
+        if number in (signal.SIGTERM, signal.SIGUSR1):
+            pending.append(number)
+            pass_on()
+
+    def pass_on() -> None:
+        while run and pending:
+            run.send_signal(pending.pop())
 
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         run = subprocess.Popen(words)
+        pass_on()  # what arrived while the run was started
         code = run.wait()
     finally:
         for number, handler in before.items():
