@@ -66,10 +66,11 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     corpus = configs.data.loaded
-    _ = configs.data.training_ids  # reading a part builds it; of a large text it may take hours
+    # labml builds a part of the tree when it is first read; the ids of a large text may take hours
+    _ = configs.data.training_ids
     if command.plan and command.plan["sha256"] != corpus.sha256:
         print("warning: the text has changed since its plan: its losses may differ", flush=True)
-    # the corpus that `auto` has chosen; the other processes take the same one
+    # the corpus that `auto` has chosen; the other processes take the same one in `follow`
     processes.from_first(corpus.name == PLAY)
     command = replace(command, values=command.values | {"data.corpus": corpus.name})
     trainer = build_trainer(configs, command, processes)

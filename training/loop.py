@@ -100,6 +100,7 @@ class Trainer:
     def evaluate(self, stage: Stage, progress: float) -> None:
         """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record
         it (`evaluated`)."""
+        # after a long step several may be due, of which one is done
         self.n_evaluations = self.schedule.evaluations_due(progress)
         self.wall_seconds = time.monotonic() - self.began
         facts = {
@@ -113,12 +114,12 @@ class Trainer:
         for callback in self.callbacks:
             callback.measured(self, row, evaluation)
 
-        # a callback adds the bound if masking rates alternate
+        # the any-order bound, which a callback adds if masking rates alternate
         loss = row.get("loss.bound", row["loss.valid"])
-        best = self.weights() if loss < self.best_loss else None
+        best_weights = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         for callback in self.callbacks:
-            callback.evaluated(self, row, best)
+            callback.evaluated(self, row, best_weights)
         self.evaluated_at = self.position()
         self.sums = Sums()
 

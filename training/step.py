@@ -53,7 +53,7 @@ class TrainingStep:
         return batches
 
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
-        """Show the losses to a source that learns from them."""
+        """Show the losses to a source that learns from them, as `masking.strategy=adaptive` does."""
         self.source.observe(batch, losses)  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, Any]:
@@ -117,8 +117,8 @@ class Update:
         return sums, [outcome.losses for outcome in outcomes]
 
     def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
-        """Add the gradients of a batch; returns its outcome. Several processes exchange gradients
-        if `is_last`."""
+        """Add the gradients of a batch; returns its outcome: model(inputs, positions), and the
+        cross-entropy at the labels. Several processes exchange gradients if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outcome = self.objective.outcome(self.model, batch)
         self.objective.normalized(outcome.sums, counts).backward()
@@ -144,7 +144,7 @@ class Update:
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
         if self.reading_synchronizes:
-            optimize_or_undo(self.optimizers, is_finite)  # without knowing `is_finite` here
+            optimize_or_undo(self.optimizers, is_finite)  # undone if `is_finite` is False
         elif is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()

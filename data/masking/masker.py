@@ -16,8 +16,9 @@ from data.masking.segmenters import Segmenter
 class Masker:
     """Masks exactly `round(masking_prob * seq_len)` positions of every training window.
 
-    The segmenter's units are drawn in proportion to their weights until the budget is spent; the
-    last unit is taken in part (see `data.masking.sampling`). If a window has too few characters
+    The segmenter's units are drawn in proportion to their weights: each gets a random time, and the
+    earliest are masked until the budget is spent. The last unit is taken in part (see
+    `data.masking.sampling`). If a window has too few characters
     that may be selected, all of them are, and IGNORED_LABEL fills the other labels: shapes never
     depend on the data.
     """
@@ -61,7 +62,7 @@ class Masker:
         units, weights = self.segmenter(offsets, self.generator, progress)
         selection_draws, branch_draws, token_draws = self._draws(offsets)  # each [batch, seq_len]
 
-        # Select the first n_masked columns of each window.
+        # Select the n_masked columns of each window whose units have the earliest random times.
         selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
         order, times = sampling_order(units, weights, selection_draws, selectable)
         columns = order[:, :n_masked]
