@@ -27,7 +27,9 @@ SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 def main(arguments: list[str]) -> int:
     parser = logs_parser(__doc__)
     parser.add_argument(
-        "--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)"
+        "--port",
+        type=number(int, 0, 65_535),
+        help="its port (default: labml_app_url's, or 5005)",
     )
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
@@ -36,10 +38,16 @@ def main(arguments: list[str]) -> int:
         help="the database (default: dashboard.sqlite3 in the folder of the runs)",
     )
     action.add_argument(
-        "--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard"
+        "--import",
+        dest="imported",
+        metavar="RUN",
+        help="deliver a run, or all, to the dashboard",
     )
     action.add_argument(
-        "--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains"
+        "--set",
+        dest="changed",
+        metavar="RUN",
+        help="turn the knobs of a run that trains",
     )
     parser.add_argument(
         "knobs",
@@ -85,7 +93,10 @@ def import_runs(name: str, logs: Path, server: str) -> int:
             while delivery.send(SECONDS_TO_ANSWER):
                 pass
             n_rows = delivery.n_evaluations()
-            print(f"{delivery.page}  ({n_rows:,} evaluation{'s' * (n_rows != 1)})", flush=True)
+            print(
+                f"{delivery.page}  ({n_rows:,} evaluation{'s' * (n_rows != 1)})",
+                flush=True,
+            )
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
             code = 1
@@ -108,8 +119,12 @@ def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     except RefusedError as error:
         raise ConfigError(f"not changed: {error}") from error
 
-    wanted = [f"{knob}={'none' if value is None else value}" for knob, value in knobs.items()]
-    print(f"asked run {run.path.name} for {', '.join(wanted)}; its log reports the change")
+    wanted = [
+        f"{knob}={'none' if value is None else value}" for knob, value in knobs.items()
+    ]
+    print(
+        f"asked run {run.path.name} for {', '.join(wanted)}; its log reports the change"
+    )
     return 0
 
 

@@ -29,13 +29,21 @@ from trained.tables import Measured, Results, print_side_by_side, print_tables
 from trained.task_results import print_tasks
 from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
-from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
+from writing.measures import (
+    bound,
+    grammar_measures,
+    in_orders,
+    likelihood,
+    n_characters,
+)
 from writing.phenomena import excess_by_phenomenon, known_characters
 
 
 def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__, "runs", nargs="+")
-    writing = "also measure how well the runs write, which takes a minute or more per run"
+    writing = (
+        "also measure how well the runs write, which takes a minute or more per run"
+    )
     parser.add_argument("--writing", action="store_true", help=writing)
     tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
     parser.add_argument("--tasks", action="store_true", help=tasks)
@@ -45,7 +53,9 @@ def main(arguments: list[str]) -> int:
 
 def measure_runs(options: Namespace) -> None:
     """Measure the runs one after the other, and compare them."""
-    corpora = [word.removeprefix(MOVED) for word in options.runs if word.startswith(MOVED)]
+    corpora = [
+        word.removeprefix(MOVED) for word in options.runs if word.startswith(MOVED)
+    ]
     names = [word for word in options.runs if not word.startswith(MOVED)]
     if not names or len(corpora) > 1:
         raise ConfigError(f"name a RUN, and at most one {MOVED}PATH")
@@ -136,7 +146,9 @@ def measures_of(
     if with_writing:
         measures["orders"] = lambda: in_orders(trained, validation)
         if can_count and loaded.automaton:
-            measures["grammar"] = lambda: grammar_measures(loaded.automaton, trained, validation)
+            measures["grammar"] = lambda: grammar_measures(
+                loaded.automaton, trained, validation
+            )
 
     return measures
 
@@ -148,7 +160,9 @@ def save(trained: Trained, results: Results) -> None:
     # With the same loss, what an earlier --writing measured is kept. Last digits depend on the
     # number of threads.
     loss = earlier.get("loss.valid")
-    if not is_number(loss) or not math.isclose(loss, results["loss.valid"], rel_tol=1e-6):
+    if not is_number(loss) or not math.isclose(
+        loss, results["loss.valid"], rel_tol=1e-6
+    ):
         earlier = {}
     write_json(path, earlier | results, indent=2)
     save_measures(folder / "evaluation.png", results, folder.name)

@@ -64,12 +64,17 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
 
     print(command.source, flush=True)
     configs = configs_of(command.values)
-    path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
+    path = tracking.prepare(
+        configs, command.comment, str(command.logs), command.resumed
+    )
     corpus = configs.data.loaded
     # labml builds a part of the tree when it is first read; the ids of a large text may take hours
     _ = configs.data.training_ids
     if command.plan and command.plan["sha256"] != corpus.sha256:
-        print("warning: the text has changed since its plan: its losses may differ", flush=True)
+        print(
+            "warning: the text has changed since its plan: its losses may differ",
+            flush=True,
+        )
     # the corpus that `auto` has chosen; the other processes take the same one in `follow`
     processes.from_first(corpus.name == PLAY)
     command = replace(command, values=command.values | {"data.corpus": corpus.name})
@@ -111,7 +116,9 @@ def follow(command: Command, processes: "Processes") -> int:
     tracking.be_quiet()
     is_play = processes.from_first(None)
     if command.values["data.corpus"] == "auto":
-        corpus = PLAY if is_play else TINY_SHAKESPEARE  # no name from the store: it may be code
+        corpus = (
+            PLAY if is_play else TINY_SHAKESPEARE
+        )  # no name from the store: it may be code
         command = replace(command, values=command.values | {"data.corpus": corpus})
     configs = configs_of(command.values)
     trainer = build_trainer(configs, command, processes)
@@ -125,15 +132,22 @@ def follow(command: Command, processes: "Processes") -> int:
     return 0
 
 
-def build_trainer(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
+def build_trainer(
+    configs: Configs, command: Command, processes: "Processes"
+) -> "Trainer":
     """Build the trainer with the weights of a new run. Those of a resumed run are loaded later."""
     from trained.initial_weights import copy_weights
 
     processes.connect(command.values["device"], configs.data)
-    trainer = configs.trainer  # builds the model and all other parts: see configs/experiment.py
+    trainer = (
+        configs.trainer
+    )  # builds the model and all other parts: see configs/experiment.py
     if (initial := command.values["initial_weights"]) and not command.resumed:
         copy_weights(
-            trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs)
+            trainer.model,
+            configs.data.vocabulary,
+            command.values,
+            find_run(initial, command.logs),
         )
     return trainer
 
@@ -156,7 +170,9 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
         with (
             interruption.watched(),  # Ctrl-C and other signals set trainer.must_stop
             tracker.training(lambda: not is_finished()),
-            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
+            hardware.recorded(
+                run, lambda: trainer.step, gpu_uuid(trainer.clock.device)
+            ),
             naming_lost_processes(),
         ):
             trainer.train()
@@ -168,11 +184,16 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
             code=1,
         )
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
-    if interruption.signal is None or is_finished():  # a signal may arrive after the last step
+    if (
+        interruption.signal is None or is_finished()
+    ):  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
-    print(f"{python_command()} experiment.py --resume {shlex.quote(str(run.path))}", flush=True)
+    print(
+        f"{python_command()} experiment.py --resume {shlex.quote(str(run.path))}",
+        flush=True,
+    )
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM, for example
 
 

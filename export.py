@@ -29,7 +29,9 @@ from trained.saved_classifier import check_new, is_classifier, load_classifier
 def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
     formats = f"{', '.join(FORMATS)}; a new file or folder"
-    parser.add_argument("--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=formats)
+    parser.add_argument(
+        "--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=formats
+    )
     return run_script(parser, arguments, convert, "requirements-export.txt")
 
 
@@ -102,7 +104,11 @@ def to_small_onnx(trained: Trained, file: Path) -> None:
     quantize(file)
 
 
-OF_MODELS = {"huggingface": to_hugging_face, "onnx": to_onnx, "onnx-int8": to_small_onnx}
+OF_MODELS = {
+    "huggingface": to_hugging_face,
+    "onnx": to_onnx,
+    "onnx-int8": to_small_onnx,
+}
 FORMATS: dict[str, Callable[[Any, Path], None]] = {
     **OF_MODELS,
     "tensorboard": trackers.to_tensorboard,

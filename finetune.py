@@ -38,13 +38,21 @@ LABELS = 64
 def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
     corpus = "where the run's text is, if it has moved"
-    parser.add_argument("corpus", metavar=f"{MOVED}PATH", nargs="?", type=moved_corpus, help=corpus)
+    parser.add_argument(
+        "corpus", metavar=f"{MOVED}PATH", nargs="?", type=moved_corpus, help=corpus
+    )
     task = "a name, all, a CSV file, or FILE.py:NAME"
     parser.add_argument("--task", required=True, metavar="TASK", help=task)
     labels = "labelled texts of each draw (default: %(default)s)"
-    parser.add_argument("--labels", type=number(int, 8), default=LABELS, metavar="N", help=labels)
-    draws = "draws of labelled texts, each with a seed of its own (default: %(default)s)"
-    parser.add_argument("--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws)
+    parser.add_argument(
+        "--labels", type=number(int, 8), default=LABELS, metavar="N", help=labels
+    )
+    draws = (
+        "draws of labelled texts, each with a seed of its own (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws
+    )
     save = "new folder for the fine-tuned classifier of the first draw"
     parser.add_argument("--save", type=Path, metavar="FOLDER", help=save)
 
@@ -58,7 +66,9 @@ def compare_models(options: Namespace) -> None:
 
     if options.save:
         if options.task == "all":
-            raise ConfigError("--save keeps the classifier of one task: name it instead of all")
+            raise ConfigError(
+                "--save keeps the classifier of one task: name it instead of all"
+            )
         check_new(options.save, "--save")
 
     trained = load_trained(options.run, options.logs, options.corpus)
@@ -72,7 +82,9 @@ def compare_models(options: Namespace) -> None:
         choose_threads(trained, n_threads)
         n_pool = len(task.pool)
         if options.save and options.labels < n_pool:
-            print(f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more")
+            print(
+                f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more"
+            )
         results, classifier = compare(trained, task, options.labels, options.draws)
         write_json(path, read_results(path) | {name: results}, indent=1)
         if options.save:
@@ -80,7 +92,9 @@ def compare_models(options: Namespace) -> None:
             save(options.save, run, classifier, **facts)
             predict = f"python predict.py {shlex.quote(str(options.save))}"
             piped = rf"printf 'TEXT\tTEXT\n' | {predict}"
-            print(f"the classifier is saved: {piped if task.kind == PAIR else predict + ' TEXT'}")
+            print(
+                f"the classifier is saved: {piped if task.kind == PAIR else predict + ' TEXT'}"
+            )
 
     print(f"written to {path}")
     print_tasks(run.path)

@@ -41,8 +41,12 @@ def main(arguments: list[str]) -> int:
     prompt = "text to continue, or with blanks to fill"
     parser.add_argument("--prompt", metavar="TEXT", default="", help=prompt)
     length = "characters (or tokens) of the text, prompt included"
-    length += " (default: those of a prompt with blanks, or of the run's longest windows)"
-    parser.add_argument("--length", metavar="N", type=number(int, 1, LONGEST), help=length)
+    length += (
+        " (default: those of a prompt with blanks, or of the run's longest windows)"
+    )
+    parser.add_argument(
+        "--length", metavar="N", type=number(int, 1, LONGEST), help=length
+    )
     steps = "number of steps for the whole text (default and at most: one per blank)"
     parser.add_argument("--steps", metavar="K", type=number(int, 1), help=steps)
     order = "which blanks to write first: any, or those with the largest probability, the lowest"
@@ -51,13 +55,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--order", choices=ORDERS, default="random", help=order)
     temperature = "below 1: more probable text; 0: the most probable tokens (default: %(default)s)"
     parser.add_argument(
-        "--temperature", metavar="T", type=number(float, 0), default=1.0, help=temperature
+        "--temperature",
+        metavar="T",
+        type=number(float, 0),
+        default=1.0,
+        help=temperature,
     )
     remask = "probability of writing a character anew, per step (default: %(default)s)"
     share = number(float, 0, below=1)
-    parser.add_argument("--remask", metavar="SHARE", type=share, default=0.0, help=remask)
+    parser.add_argument(
+        "--remask", metavar="SHARE", type=share, default=0.0, help=remask
+    )
     seed = "the same seed gives the same texts (default: %(default)s)"
-    parser.add_argument("--seed", metavar="S", type=number(int, 0, 2**31 - 1), default=0, help=seed)
+    parser.add_argument(
+        "--seed", metavar="S", type=number(int, 0, 2**31 - 1), default=0, help=seed
+    )
     n = "number of texts (default: %(default)s)"
     parser.add_argument("--n", metavar="M", type=number(int, 1), default=1, help=n)
     gif = "record how the first text is written"
@@ -89,7 +101,9 @@ def generate(options: Namespace) -> None:
         if i:
             print(SEPARATOR, flush=True)
         generator = Generator().manual_seed(derived_seed(options.seed, f"text {i}"))
-        steps = sampler.write_in_pieces(template[None], n_steps, [generator], trained.longest)
+        steps = sampler.write_in_pieces(
+            template[None], n_steps, [generator], trained.longest
+        )
         show(
             chain([template[None]], steps),
             trained,
@@ -101,13 +115,17 @@ def generate(options: Namespace) -> None:
 def check_gif(path: Path, length: int) -> None:
     """Raise ConfigError if a text of `length` tokens cannot be recorded at a path."""
     if length > LONGEST_GIF:
-        raise ConfigError(f"--gif records texts of at most {LONGEST_GIF:,} tokens, not {length:,}")
+        raise ConfigError(
+            f"--gif records texts of at most {LONGEST_GIF:,} tokens, not {length:,}"
+        )
     if path.suffix != ".gif":
         raise ConfigError(f"--gif {path} does not end with .gif")
     check_new(path, "--gif")
 
 
-def show(steps: Iterable[Tensor], trained: Trained, prompt: str, gif: Path | None) -> None:
+def show(
+    steps: Iterable[Tensor], trained: Trained, prompt: str, gif: Path | None
+) -> None:
     """Print a text, in a terminal after each of its `steps` `[1, length]`, and record it as a GIF
     if a path is given."""
     vocabulary = trained.vocabulary

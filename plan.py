@@ -43,22 +43,36 @@ class Choice(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
     budget = parser.add_mutually_exclusive_group(required=True)
 
-    for unit, words in (("seconds", "training time"), ("chars", "characters of training")):
+    for unit, words in (
+        ("seconds", "training time"),
+        ("chars", "characters of training"),
+    ):
         limit = SETTINGS[f"training.max_{unit}"].key.high
-        budget.add_argument(f"--{unit}", type=number(float, 1, limit), metavar="N", help=words)
+        budget.add_argument(
+            f"--{unit}", type=number(float, 1, limit), metavar="N", help=words
+        )
 
     budget.add_argument(
         "--loss", type=number(float, 0.001), metavar="X", help="loss.valid to reach"
     )
     ladder = f"time for measuring and the small runs (default: a tenth of --seconds, or {LADDER_SECONDS:.0f} s)"
-    parser.add_argument("--ladder-seconds", type=number(float, 1), metavar="N", help=ladder)
     parser.add_argument(
-        "--write", type=Path, metavar="FILE.yaml", help="write the plan for experiment.py --config"
+        "--ladder-seconds", type=number(float, 1), metavar="N", help=ladder
     )
-    parser.add_argument("keys", nargs="*", metavar="key=value", help="keys of experiment.py")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE.yaml",
+        help="write the plan for experiment.py --config",
+    )
+    parser.add_argument(
+        "keys", nargs="*", metavar="key=value", help="keys of experiment.py"
+    )
     return run_script(parser, arguments, plan)
 
 
@@ -78,7 +92,9 @@ def plan(options: Namespace) -> None:
     floor = known_floor(data)
 
     if options.loss and floor and options.loss <= floor:
-        raise InputError(f"the lowest possible loss on this text is {floor:.3f}: raise --loss")
+        raise InputError(
+            f"the lowest possible loss on this text is {floor:.3f}: raise --loss"
+        )
 
     seconds = options.ladder_seconds or LADDER_SECONDS
     if options.seconds and not options.ladder_seconds:
@@ -96,7 +112,10 @@ def plan(options: Namespace) -> None:
     speed = last["chars"] / last["seconds"]
     faster = speed / ladder[len(runs) - 1].shape.chars_per_second
     faster *= speedup(values, corpus, chosen(law, shapes, options).shape)
-    shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
+    shapes = [
+        shape._replace(chars_per_second=faster * shape.chars_per_second)
+        for shape in shapes
+    ]
     choice = chosen(law, shapes, options)
 
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
@@ -130,7 +149,9 @@ def check_file(path: Path | None) -> None:
     except FileNotFoundError:
         return
     except OSError as error:  # a name that is too long
-        raise InputError(f"cannot write {path} ({error.strerror}): name another file") from error
+        raise InputError(
+            f"cannot write {path} ({error.strerror}): name another file"
+        ) from error
     try:
         is_plan = read_plan(path) is not None
     except InputError:
@@ -193,7 +214,9 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
         n_chars = round(options.chars or seconds * shape.chars_per_second)
         choices.append(Choice(shape, n_chars, law.predict(shape.n_weights, n_chars)))
 
-    return min(choices, key=lambda choice: law.expected(choice.shape.n_weights, choice.n_chars))
+    return min(
+        choices, key=lambda choice: law.expected(choice.shape.n_weights, choice.n_chars)
+    )
 
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
@@ -204,7 +227,9 @@ def seconds_to(law: Law, shape: Any, loss: float) -> float:
     return float(length) / shape.chars_per_second
 
 
-def course(law: Law, choice: Choice, rows: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+def course(
+    law: Law, choice: Choice, rows: Sequence[dict[str, Any]]
+) -> list[dict[str, float]]:
     """The predicted losses within the run: its excess falls as that of the longest run of the
     ladder did, whose evaluations are `rows`."""
     floor = float(np.median(law.floors))

@@ -33,9 +33,13 @@ def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
     texts = "default: the lines of standard input"
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help=texts)
-    top = "show the N most probable characters (or tokens) per blank, or labels per text"
+    top = (
+        "show the N most probable characters (or tokens) per blank, or labels per text"
+    )
     parser.add_argument("--top", type=number(int, 1), metavar="N", help=top)
-    parser.add_argument("--json", action="store_true", help="print one JSON object per text")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per text"
+    )
     unknown = "read characters that the run does not know as blanks"
     parser.add_argument("--unknown", action="store_true", help=unknown)
     serve = "answer lines of JSON until standard input ends"
@@ -46,7 +50,9 @@ def main(arguments: list[str]) -> int:
 
 def answer(options: Namespace) -> int:
     if not options.texts and sys.stdin is None:
-        raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
+        raise ConfigError(
+            "standard input is closed: name a TEXT, or pipe lines into the command"
+        )
     if options.serve:
         if options.texts or options.top or options.json or options.unknown:
             raise ConfigError(
@@ -64,10 +70,14 @@ def answer(options: Namespace) -> int:
     else:
         trained = load_trained(options.run, options.logs)
         never = "" if options.texts else "\n"  # a line stays one line
-        predictions = Fillings(trained, options.top, options.json, options.unknown, never)
+        predictions = Fillings(
+            trained, options.top, options.json, options.unknown, never
+        )
 
     if options.texts:
-        return show(predictions, [[(f"text {n}", t) for n, t in enumerate(options.texts, 1)]])
+        return show(
+            predictions, [[(f"text {n}", t) for n, t in enumerate(options.texts, 1)]]
+        )
     return show(predictions, lines(sys.stdin.buffer))
 
 
@@ -85,7 +95,11 @@ def show(predictions: Any, batches: Iterable[list[tuple[str, Any]]]) -> int:
 
     for note, n in notes.items():
         print(f"{n:,} {note}", file=sys.stderr)
-    hint = ": --unknown reads it as a blank" if problem.endswith("not in the vocabulary") else ""
+    hint = (
+        ": --unknown reads it as a blank"
+        if problem.endswith("not in the vocabulary")
+        else ""
+    )
 
     return fail(problem + hint) if problem else 0
 

@@ -67,10 +67,16 @@ def parser() -> Parser:
     """The command line."""
     formatter = argparse.RawDescriptionHelpFormatter
     whole = Parser(prog="folio-audit", description=__doc__, formatter_class=formatter)
-    commands = whole.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    masks = commands.add_parser("masks", help="audit a masking function or data collator")
+    commands = whole.add_subparsers(
+        required=True, metavar="COMMAND", parser_class=Parser
+    )
+    masks = commands.add_parser(
+        "masks", help="audit a masking function or data collator"
+    )
     masks.set_defaults(audit=masks_audit, is_loader=False)
-    loader = commands.add_parser("loader", help="audit the batches of a DataLoader or of a Trainer")
+    loader = commands.add_parser(
+        "loader", help="audit the batches of a DataLoader or of a Trainer"
+    )
     loader.set_defaults(audit=masks_audit, is_loader=True, kind=None, workers=0)
     pipeline = commands.add_parser(
         "pipeline", help="train a whole pipeline on the play and audit it"
@@ -78,7 +84,9 @@ def parser() -> Parser:
     pipeline.set_defaults(audit=pipeline_audit)
     for command in (masks, loader, pipeline):
         command.add_argument(
-            "target", metavar="TARGET", help="module:name or file.py:name; see README.md"
+            "target",
+            metavar="TARGET",
+            help="module:name or file.py:name; see README.md",
         )
         command.add_argument(
             "--seed",
@@ -87,26 +95,37 @@ def parser() -> Parser:
             help="of texts, weights and target (default: %(default)s)",
         )
         text = "the time limit of each call of the target (default: %(default)g s)"
-        command.add_argument("--seconds-per-call", type=float, default=60.0, metavar="S", help=text)
+        command.add_argument(
+            "--seconds-per-call", type=float, default=60.0, metavar="S", help=text
+        )
         text = "print the findings as JSON instead of the report, or write them to FILE"
         command.add_argument(
             "--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text
         )
         command.add_argument(
-            "--html", type=Path, metavar="FILE", help="write one HTML file with pictures"
+            "--html",
+            type=Path,
+            metavar="FILE",
+            help="write one HTML file with pictures",
         )
     for command in (masks, loader):
         for option, text in IDS.items():
             command.add_argument(
-                option, type=int, metavar="N", help=f"{text} (default: the target's attributes)"
+                option,
+                type=int,
+                metavar="N",
+                help=f"{text} (default: the target's attributes)",
             )
         text = "ids that must not be selected; the first two that are not [MASK] or padding begin and end windows"
         command.add_argument("--special", type=id_list, metavar="ID,ID", help=text)
         command.add_argument(
-            "--rate", type=float, help="the share that should be selected (default: of the recipe)"
+            "--rate",
+            type=float,
+            help="the share that should be selected (default: of the recipe)",
         )
         command.add_argument(
-            "--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT"
+            "--recipe",
+            help="the recipe that the target should follow, such as BERT or SpanBERT",
         )
     masks.add_argument(
         "--kind", choices=KINDS, help="how the target is called (default: tried out)"
@@ -118,7 +137,11 @@ def parser() -> Parser:
         help="DataLoader workers to compare; 0: none call the target",
     )
     pipeline.add_argument(
-        "--minutes", type=float, default=2.0, metavar="M", help="in all (default: %(default)g)"
+        "--minutes",
+        type=float,
+        default=2.0,
+        metavar="M",
+        help="in all (default: %(default)g)",
     )
     return whole
 
@@ -138,7 +161,9 @@ def masks_audit(options: argparse.Namespace) -> Report:
     stated = MaskOptions(
         **{field.name: getattr(options, field.name) for field in fields(MaskOptions)}
     )
-    return audit_masks_of(options.target, stated, options.seconds_per_call, options.is_loader)
+    return audit_masks_of(
+        options.target, stated, options.seconds_per_call, options.is_loader
+    )
 
 
 def pipeline_audit(options: argparse.Namespace) -> Report:
@@ -160,8 +185,14 @@ def check_report_options(options: argparse.Namespace) -> None:
             f"--seconds-per-call {options.seconds_per_call:g} is not above 0 and below 1e6"
         )
     for path in (options.json, options.html):
-        if path and path != PRINTED and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise ValueError(f"cannot write {path}: it is a folder, or its folder does not exist")
+        if (
+            path
+            and path != PRINTED
+            and (path.is_dir() or not path.absolute().parent.is_dir())
+        ):
+            raise ValueError(
+                f"cannot write {path}: it is a folder, or its folder does not exist"
+            )
 
 
 def show(report: Report, options: argparse.Namespace) -> int:
@@ -171,7 +202,10 @@ def show(report: Report, options: argparse.Namespace) -> int:
     if options.html:
         options.html.write_text(page(report), encoding="utf-8")
     colors = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(as_json(report) if options.json == PRINTED else terminal(report, colors), flush=True)
+    print(
+        as_json(report) if options.json == PRINTED else terminal(report, colors),
+        flush=True,
+    )
     return 3 if report.verdict == Verdict.BROKEN else 0
 
 

@@ -48,28 +48,43 @@ class Bug:
     outcome: str
     cause: str
     verdict: str = "broken"
-    cited: str = (
-        ""  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
-    )
+    cited: str = ""  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
     explains: tuple[str, ...] = ()
     shares: tuple[tuple[float, float, float], ...] = ()  # that it makes of 80/10/10
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads(
+    Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+)
 CATALOGUE = {name: Bug(name, **entry) for name, entry in TABLE.items()}
 
 
 def finding(
-    name: str, found: str, expected: str, evidence: str, bug: str | None = None, **fields: Any
+    name: str,
+    found: str,
+    expected: str,
+    evidence: str,
+    bug: str | None = None,
+    **fields: Any,
 ) -> Finding:
     """A finding with the verdict and the cause that the catalogue has for its bug, unless `fields`
     state others."""
     if bug is None:
         return Finding(name, found, expected, evidence, **fields)
     entry = CATALOGUE.get(
-        bug, Bug(bug, name, "No recipe has this dependence: the draws use what they should not.")
+        bug,
+        Bug(
+            bug,
+            name,
+            "No recipe has this dependence: the draws use what they should not.",
+        ),
     )
-    fields = {"verdict": Verdict(entry.verdict), "bug": bug, "cause": entry.cause, **fields}
+    fields = {
+        "verdict": Verdict(entry.verdict),
+        "bug": bug,
+        "cause": entry.cause,
+        **fields,
+    }
     return Finding(name, found, expected, evidence, **fields)
 
 
@@ -83,7 +98,9 @@ def explains(root: Finding, other: Finding) -> bool:
     same outcome, whose dependences follow from the surest one."""
     bug = CATALOGUE.get(root.bug or "", Bug("", root.name.partition(" by ")[0], ""))
     outcome = (
-        CATALOGUE[other.bug].outcome if other.bug in CATALOGUE else other.name.partition(" by ")[0]
+        CATALOGUE[other.bug].outcome
+        if other.bug in CATALOGUE
+        else other.name.partition(" by ")[0]
     )
     return (
         other.bug in bug.explains
@@ -99,7 +116,10 @@ def without_consequences(findings: list[Finding]) -> list[Finding]:
     marked = []
 
     for each in findings:
-        root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
+        root = next(
+            (root for root in roots if each.bug != root.bug and explains(root, each)),
+            None,
+        )
         if root and each.verdict != Verdict.OK:
             each = replace(
                 each,

@@ -28,15 +28,21 @@ def main(service: str, target: str, folder: Path, audit: int) -> None:
     says whether the import worked. `audit` is the number of the audit's process.
     """
     process = os.getpid()
-    if sys.platform == "linux":  # orphans become children of this process, which can be found
+    if (
+        sys.platform == "linux"
+    ):  # orphans become children of this process, which can be found
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    import_as("auditing", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)])
+    import_as(
+        "auditing", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
+    )
     from auditing.process import read, write
 
     served, answer = started(service, target)
 
     for number in count():
-        if os.getpid() != process:  # a child that the target forked: it must not answer too
+        if (
+            os.getpid() != process
+        ):  # a child that the target forked: it must not answer too
             os._exit(0)
         write(folder / f"answer-{number}", answer)
         question = folder / f"question-{number + 1}"
@@ -100,7 +106,9 @@ def import_target(target: str) -> Any:
 
     try:
         found: Any = (
-            import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+            import_file(Path(place))
+            if place.endswith(".py")
+            else importlib.import_module(place)
         )
     except BaseException as error:
         raise TargetError(f"cannot import {place!r}: {raised(error)}") from error
@@ -121,7 +129,9 @@ def import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     sys.path.insert(0, str(path.parent))
-    return import_as(path.stem if path.stem not in sys.modules else f"target_{path.stem}", path)
+    return import_as(
+        path.stem if path.stem not in sys.modules else f"target_{path.stem}", path
+    )
 
 
 def import_as(name: str, path: Path, **options: Any) -> ModuleType:
@@ -129,7 +139,9 @@ def import_as(name: str, path: Path, **options: Any) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, **options)
     assert spec is not None
     assert spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)  # pickle finds classes there
+    sys.modules[name] = module = importlib.util.module_from_spec(
+        spec
+    )  # pickle finds classes there
     spec.loader.exec_module(module)
     return module
 

@@ -17,7 +17,9 @@ from typing import IO, Any, Self
 from auditing.errors import TargetError, exit_status
 
 HOST = Path(__file__).parent / "host.py"
-FOLDER_VARIABLE = "FOLIO_AUDIT"  # in the environment of the target's process and of its children
+FOLDER_VARIABLE = (
+    "FOLIO_AUDIT"  # in the environment of the target's process and of its children
+)
 MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 
 
@@ -86,7 +88,9 @@ class TargetProcess:
             elapsed = time.monotonic() - began
             if elapsed > self.seconds_per_call:
                 self._end()
-                raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
+                raise TargetError(
+                    f"{what} took longer than {self.seconds_per_call:g} s"
+                )
             time.sleep(pause(elapsed))
 
         self.n_answers += 1
@@ -143,11 +147,16 @@ def family(pid: int, mark: str) -> set[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or belongs to another user
             number = int(folder.name)
-            parents[number] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[number] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
             if mark.encode() in (folder / "environ").read_bytes():
                 members.add(number)
 
-    while children := {each for each, parent in parents.items() if parent in members} - members:
+    while (
+        children := {each for each, parent in parents.items() if parent in members}
+        - members
+    ):
         members |= children
     return members
 

@@ -48,15 +48,26 @@ def terminal(report: Report, colors: bool) -> str:
 
     for finding in report.findings:
         text = f"{finding.verdict:{INDENT - 2}}  {finding.name}: {finding.found}"
-        text += "" if finding.found == finding.expected else f"; expected {finding.expected}"
-        rows = textwrap.wrap(f"{text} ({finding.evidence})", 100, subsequent_indent=" " * INDENT)
+        text += (
+            ""
+            if finding.found == finding.expected
+            else f"; expected {finding.expected}"
+        )
+        rows = textwrap.wrap(
+            f"{text} ({finding.evidence})", 100, subsequent_indent=" " * INDENT
+        )
         if colors:
             rows[0] = rows[0].replace(
-                finding.verdict, f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m", 1
+                finding.verdict,
+                f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m",
+                1,
             )
         lines += rows
         lines += textwrap.wrap(
-            note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT
+            note(finding),
+            100,
+            initial_indent=" " * INDENT,
+            subsequent_indent=" " * INDENT,
         )
 
     return "\n".join([*lines, "", *textwrap.wrap(report.summary, 100)])
@@ -71,7 +82,9 @@ def note(finding: Finding) -> str:
         if finding.recipes
         else ""
     )
-    return "" if finding.verdict == Verdict.OK else f"{slug}{finding.cause}{right}".strip()
+    return (
+        "" if finding.verdict == Verdict.OK else f"{slug}{finding.cause}{right}".strip()
+    )
 
 
 def as_json(report: Report) -> str:
@@ -108,7 +121,13 @@ def section(finding: Finding) -> str:
     """A finding: the evidence first, a small picture of it, and the usual cause."""
     found, expected, evidence, why, name = map(
         html.escape,
-        (finding.found, finding.expected, finding.evidence, note(finding), finding.name),
+        (
+            finding.found,
+            finding.expected,
+            finding.evidence,
+            note(finding),
+            finding.name,
+        ),
     )
     return f"""<section class="{finding.verdict}">
 <p><b>{finding.verdict}</b> {name}</p>

@@ -15,7 +15,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 ALARMS_PER_AUDIT = 0.001
-TESTS_PER_AUDIT = 149  # at most; a test of several classes multiplies its p-value by their number
+TESTS_PER_AUDIT = (
+    149  # at most; a test of several classes multiplies its p-value by their number
+)
 LEVEL = ALARMS_PER_AUDIT / TESTS_PER_AUDIT
 FEWEST_UNITS = 20  # below, a test by units says nothing
 FEWEST = 60.0  # the variance of a class's count, below which it is not normal enough to be tested
@@ -34,7 +36,11 @@ class Share:
 
     @property
     def value(self) -> float:
-        return float(self.parts.sum() / self.totals.sum()) if self.totals.any() else math.nan
+        return (
+            float(self.parts.sum() / self.totals.sum())
+            if self.totals.any()
+            else math.nan
+        )
 
     def z(self, expected: float) -> float:
         """How many standard errors the share is above `expected`."""
@@ -57,7 +63,9 @@ def two_sided_p(t: float, degrees_of_freedom: int) -> float:
     begin = min(end, math.atan(abs(t) / root))
 
     def mean_from(start: float) -> float:
-        return np.trapezoid(np.cos(np.linspace(start, end, 2001)) ** (degrees_of_freedom - 1))
+        return np.trapezoid(
+            np.cos(np.linspace(start, end, 2001)) ** (degrees_of_freedom - 1)
+        )
 
     return float(mean_from(begin) * (1 - begin / end) / mean_from(0))
 
@@ -71,20 +79,27 @@ class Dependence:
     mean: float  # expected in every class
     z: Array  # [n_classes]; 0 where it is not tested
     n_units: int
-    never: tuple[int, ...] = ()  # the classes in which the outcome does not happen at all
+    never: tuple[
+        int, ...
+    ] = ()  # the classes in which the outcome does not happen at all
     raw: Any = 0.0  # z by the observed spread alone, if z is not; it ranks dependences
 
     @property
     def n_tested(self) -> int:
         """The number of classes that are tested; 0 if there are too few units."""
-        return int(np.isfinite(self.shares).sum()) if self.n_units >= FEWEST_UNITS else 0
+        return (
+            int(np.isfinite(self.shares).sum()) if self.n_units >= FEWEST_UNITS else 0
+        )
 
     @property
     def p(self) -> float:
         """The p-value of the largest |z|, times the number of classes tested."""
         if not self.n_tested:
             return 1.0
-        return min(1.0, self.n_tested * two_sided_p(float(np.abs(self.z).max()), self.n_units - 1))
+        return min(
+            1.0,
+            self.n_tested * two_sided_p(float(np.abs(self.z).max()), self.n_units - 1),
+        )
 
     def exceeds(self, effect: float) -> bool:
         """Whether shares differ by more than chance, and a class that does by more than `effect`.
@@ -93,7 +108,10 @@ class Dependence:
         """
         magnitude = np.abs(self.z)
         sure = magnitude > 0.5 * magnitude.max()
-        return bool((np.abs(self.shares - self.mean)[sure] > effect).any()) and self.p < LEVEL
+        return (
+            bool((np.abs(self.shares - self.mean)[sure] > effect).any())
+            and self.p < LEVEL
+        )
 
 
 def z_of_sums(scores: Array, least: Any = 0.0) -> Array:
@@ -108,7 +126,11 @@ def z_of_sums(scores: Array, least: Any = 0.0) -> Array:
 
 
 def of_means(
-    scores: Array, totals: Array, mean: float = 0.0, tested: Any = True, least: Any = 0.0
+    scores: Array,
+    totals: Array,
+    mean: float = 0.0,
+    tested: Any = True,
+    least: Any = 0.0,
 ) -> Dependence:
     """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores
     per total."""
@@ -116,7 +138,9 @@ def of_means(
     tested = tested & (sums > 0)
     shares = mean + scores.sum(0) / np.where(tested, sums, 1)
     z = z_of_sums(scores, least)
-    return Dependence(np.where(tested, shares, np.nan), mean, np.where(tested, z, 0.0), len(scores))
+    return Dependence(
+        np.where(tested, shares, np.nan), mean, np.where(tested, z, 0.0), len(scores)
+    )
 
 
 def by_class(
@@ -143,7 +167,11 @@ def by_class(
 
 
 def sums_by(
-    units: Array, classes: Array, n_units: int, n_classes: int, values: Array | None = None
+    units: Array,
+    classes: Array,
+    n_units: int,
+    n_classes: int,
+    values: Array | None = None,
 ) -> Array:
     """Sums of values, or counts, by unit and class: `[n_units, n_classes]`."""
     cells = units * n_classes + classes

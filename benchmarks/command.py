@@ -105,7 +105,9 @@ def save_results(path: Path, table: Table, **content: Any) -> None:
     """
     print("\n" + markdown(table), flush=True)
     write_json(
-        path.with_suffix(".json"), {"machine": machine(), "table": table, **content}, indent=1
+        path.with_suffix(".json"),
+        {"machine": machine(), "table": table, **content},
+        indent=1,
     )
 
 
@@ -179,22 +181,34 @@ def commit() -> str:
             git("status", "--porcelain", "*.py", "*.yaml")
         )
     except (OSError, subprocess.CalledProcessError):
-        paths = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py"), *ROOT.glob("[a-z]*/**/*.yaml")]
+        paths = [
+            *ROOT.glob("*.py"),
+            *ROOT.glob("[a-z]*/**/*.py"),
+            *ROOT.glob("[a-z]*/**/*.yaml"),
+        ]
         others = {"cache", "logs", "node_modules"}
-        own = sorted(path for path in paths if others.isdisjoint(path.relative_to(ROOT).parts))
+        own = sorted(
+            path for path in paths if others.isdisjoint(path.relative_to(ROOT).parts)
+        )
         return f"files-{zlib.crc32(b''.join(path.read_bytes() for path in own)):08x}"
 
 
 def _machine_name() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    n = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     return f"{_processor()}, {n} core{'s' * (n != 1)}"
 
 
 def _processor() -> str:
     linux = Path("/proc/cpuinfo")
-    model = re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
+    model = (
+        re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
+    )
     name = model[1] if model else platform.processor() or platform.machine()
     return re.sub(r"\((R|TM)\)", "", name).strip()
 

@@ -67,12 +67,18 @@ def main(options: Namespace, path: Path) -> int:
     end = time.monotonic() + 60 * minutes
     for name in [options.only] if options.only else MINUTES:
         file = folder / f"{name}.json"
-        if not options.only and file.exists() and json.loads(file.read_text())["passed"]:
+        if (
+            not options.only
+            and file.exists()
+            and json.loads(file.read_text())["passed"]
+        ):
             print(f"{name}: finished before", flush=True)
             continue
         share = 1 if options.dry_run else MINUTES[name] / IN_ALL
         limit = min(end - time.monotonic(), 60 * minutes * share)
-        write_json(file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1)
+        write_json(
+            file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1
+        )
         report(path, folder)  # even if the next step brings the machine down
 
     has_passed = report(path, folder)
@@ -81,16 +87,29 @@ def main(options: Namespace, path: Path) -> int:
     return 0 if has_passed else 1
 
 
-def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> dict[str, Any]:
+def take(
+    name: str, folder: Path, limit: float, scale: float, is_dry: bool
+) -> dict[str, Any]:
     """The result of a step, which has `limit` seconds. Its training budgets are multiplied by
     `scale`."""
     if limit < 1:
-        return {"passed": False, "rows": [[name, "not run: no time left"]], "seconds": 0.0}
+        return {
+            "passed": False,
+            "rows": [[name, "not run: no time left"]],
+            "seconds": 0.0,
+        }
     print(f"{name}: at most {limit:.0f} s", flush=True)
     began = time.monotonic()
     file = folder / f"{name}.rows.json"
     write_json(file, {"passed": False, "rows": []})
-    command = [sys.executable, "-m", "benchmarks.gpu_steps", name, str(file), f"{scale:g}"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_steps",
+        name,
+        str(file),
+        f"{scale:g}",
+    ]
     process = subprocess.Popen(
         command + ["--dry-run"] * is_dry,
         cwd=ROOT,
@@ -136,7 +155,9 @@ def report(path: Path, folder: Path) -> bool:
             continue
         result = results[name] = json.loads(file.read_text())
         outcome = "passed" if result["passed"] else "failed"
-        table.append({"step": name, "result": outcome, "seconds": f"{result['seconds']:.0f}"})
+        table.append(
+            {"step": name, "result": outcome, "seconds": f"{result['seconds']:.0f}"}
+        )
         for what, value in result["rows"]:
             table.append({"step": f"{name}: {what}", "result": str(value)})
 

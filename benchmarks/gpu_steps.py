@@ -48,14 +48,23 @@ from training.resume import begin, resume
 from training.schedule import Stage
 from training.tracking import be_quiet
 
-TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}
+TINY_SIZES = {
+    "model.d_model": 32,
+    "model.n_layers": 2,
+    "model.n_heads": 2,
+    "model.d_ff": 32,
+}
 TINY: dict[str, Any] = {
     "training.compile": False,
     "training.evaluations": 1,
     "model.ngram_rows": 4_096,
     "training.chars_per_step": 512,
 }
-SHORT = {"training.max_seconds": None, "training.max_chars": None, "training.max_steps": 4}
+SHORT = {
+    "training.max_seconds": None,
+    "training.max_chars": None,
+    "training.max_steps": 4,
+}
 SHAPES = [
     (throughput.ANNOTATED, 64, 32),
     (throughput.LARGER, 512, 256),
@@ -127,12 +136,17 @@ def environment(step: Step) -> None:
     step.add("CUDA", torch.version.cuda)
     if step.device.type == "cuda":
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
-        result = subprocess.run([*query, "--format=csv,noheader"], capture_output=True, text=True)
+        result = subprocess.run(
+            [*query, "--format=csv,noheader"], capture_output=True, text=True
+        )
         step.add("GPU", result.stdout.strip())
     ones = torch.ones(8, device=step.device)
     step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
     if not step.is_dry:
-        step.add("reference losses", list(window_losses(load_corpus(step.common["data.corpus"]))))
+        step.add(
+            "reference losses",
+            list(window_losses(load_corpus(step.common["data.corpus"]))),
+        )
 
 
 def tests(step: Step) -> None:
@@ -170,7 +184,9 @@ def repeatable(step: Step) -> None:
             configs.step(stage)
         batch = configs.step.draw(stage)[0]
         one = gradients(configs, batch)
-        step.add_differing(f"windows of {stage.seq_len}", one, gradients(configs, batch))
+        step.add_differing(
+            f"windows of {stage.seq_len}", one, gradients(configs, batch)
+        )
 
 
 def graph(step: Step) -> None:
@@ -190,7 +206,9 @@ def graph(step: Step) -> None:
                 torch.manual_seed(1_000 * stage.seq_len + i)
                 set_learning_rate(configs.update.optimizers, 0.5 + 0.5 / (1 + i))
                 losses.append(configs.step(stage)["loss"])
-        step.add_difference(f"windows of {stage.seq_len}: last losses", *losses, limit=1e-2)
+        step.add_difference(
+            f"windows of {stage.seq_len}: last losses", *losses, limit=1e-2
+        )
 
     recorded = "all" if replayed.cuda_graphs else "none without CUDA"
     step.add("recorded", lines or recorded, not lines)
@@ -199,7 +217,9 @@ def graph(step: Step) -> None:
 def agreement(step: Step) -> None:
     """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an
     evaluation."""
-    one = configs_of(step.values(EXACT | {"device": "cpu", "training.precision": "float32"}))
+    one = configs_of(
+        step.values(EXACT | {"device": "cpu", "training.precision": "float32"})
+    )
     stage = one.training.all_stages[0]
 
     for _ in range(4 if step.is_dry else 20):
@@ -222,16 +242,25 @@ def agreement(step: Step) -> None:
 
     for c in (one, other):
         mask_token = c.data.vocabulary.mask_token
-        evaluation = evaluate(c.network, c.data.validation, mask_token=mask_token, seq_len=256)
+        evaluation = evaluate(
+            c.network, c.data.validation, mask_token=mask_token, seq_len=256
+        )
         losses.append(evaluation.loss)
 
-    step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
+    step.add(
+        "evaluations",
+        f"{losses[0]:.6f}, {losses[1]:.6f}",
+        abs(losses[0] - losses[1]) < 1e-4,
+    )
 
 
 def as_vectors(named: Tensors) -> Tensors:
     """The loss, and all gradients as one vector, on the CPU."""
     loss = named.pop("loss")
-    vectors = {"loss": loss, "gradients": torch.cat([each.flatten() for each in named.values()])}
+    vectors = {
+        "loss": loss,
+        "gradients": torch.cat([each.flatten() for each in named.values()]),
+    }
     return {name: vector.double().cpu() for name, vector in vectors.items()}
 
 
@@ -256,7 +285,11 @@ def resumed(step: Step) -> None:
     bit for bit. They are not compiled: on CUDA the compiler's code adds the gradients of a table's
     rows in varying order."""
     n = 8 if step.is_dry else 300
-    keys = {"training.max_steps": n, "training.evaluations": 2, "training.compile": False}
+    keys = {
+        "training.max_steps": n,
+        "training.evaluations": 2,
+        "training.compile": False,
+    }
     values = step.values(keys)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -272,7 +305,10 @@ def resumed(step: Step) -> None:
                 run.path.mkdir()
                 begin(run, values, configs.data, "halves", {})
             trainer.train()
-        one, other = [load_weights(run.checkpoints / "last.safetensors") for run in (whole, halves)]
+        one, other = [
+            load_weights(run.checkpoints / "last.safetensors")
+            for run in (whole, halves)
+        ]
 
     step.add_differing(f"{n} steps against {n // 2} and --resume", one, other)
 
@@ -306,9 +342,17 @@ def ceilings(step: Step) -> None:
 
     attended = 14e-12 * 256 * heads.numel()
     add("copies, GB per second", 2e-9 * x.nbytes, lambda: y.copy_(x))
-    add("products in bfloat16, TFLOP per second", 2e-12 * size**3, lambda: torch.mm(x, y, out=z))
+    add(
+        "products in bfloat16, TFLOP per second",
+        2e-12 * size**3,
+        lambda: torch.mm(x, y, out=z),
+    )
     add("attention and its gradients, TFLOP per second", attended, attend)
-    add("lookups and their gradients, million rows per second", 1e-6 * rows.numel(), look_up)
+    add(
+        "lookups and their gradients, million rows per second",
+        1e-6 * rows.numel(),
+        look_up,
+    )
 
 
 def speeds(step: Step) -> None:
@@ -323,13 +367,20 @@ def speeds(step: Step) -> None:
                 continue
             gc.collect()  # recorded steps that nothing uses keep their memory until then
             try:
-                candidates[variant] = throughput.candidate(keys | shape, partial(step.add, variant))
+                candidates[variant] = throughput.candidate(
+                    keys | shape, partial(step.add, variant)
+                )
             except torch.OutOfMemoryError:
                 step.add(f"{name}: {variant}", "does not fit into the memory")
         for variant, turns in take_turns(candidates, 3).items():
-            rate, share = [median(turn[measure] for turn in turns) for measure in turns[0]]
+            rate, share = [
+                median(turn[measure] for turn in turns) for measure in turns[0]
+            ]
             speed = in_words(rate / n_windows / seq_len)
-            step.add(f"{name}: {variant}", f"{speed} steps per second, {share:.0%} of the peak")
+            step.add(
+                f"{name}: {variant}",
+                f"{speed} steps per second, {share:.0%} of the peak",
+            )
         if "Folio" in candidates:
             candidates.clear()
             gc.collect()
@@ -350,11 +401,17 @@ def profile(step: Step, name: str, keys: dict[str, Any]) -> None:
     times = {}
 
     for event in events:
-        if event.device_type.name == step.device.type.upper() and not event.is_user_annotation:
+        if (
+            event.device_type.name == step.device.type.upper()
+            and not event.is_user_annotation
+        ):
             times[event.key] = event.self_device_time_total or event.self_cpu_time_total
 
     total = sum(times.values())
-    step.add(f"{name}: device time per step", f"{in_words(total / PROFILED_STEPS / 1_000)} ms")
+    step.add(
+        f"{name}: device time per step",
+        f"{in_words(total / PROFILED_STEPS / 1_000)} ms",
+    )
     longest = sorted(times, key=times.__getitem__, reverse=True)[:8]
     shares = [f"{times[key] / total:.0%} {key[:60]}" for key in longest]
     step.add(f"{name}: longest operations", "; ".join(shares))
@@ -371,10 +428,15 @@ def search(step: Step) -> None:
         common = {"training.max_chars": int(n * step.scale), "training.compile": False}
         all_keys = [keys | common for keys in variants.values()]
         losses = {}
-        with ThreadPoolExecutor(N_AT_ONCE) as pool:  # their losses do not depend on their speed
+        with ThreadPoolExecutor(
+            N_AT_ONCE
+        ) as pool:  # their losses do not depend on their speed
             for name, run in zip(variants, pool.map(step.train, all_keys), strict=True):
                 losses[name] = last_losses(run)["loss.valid"]
-                step.add(f"{n * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
+                step.add(
+                    f"{n * step.scale / 1e6:.0f} M characters, {name}",
+                    f"{losses[name]:.3f}",
+                )
         best = sorted(losses, key=losses.__getitem__)[:n_kept]
         variants = {name: variants[name] for name in best}
 
@@ -422,10 +484,15 @@ def peers(step: Step) -> None:
     """Seconds of training until losses, of 90: the preset and Hugging Face's models, which are not
     searched here."""
     budget = {"training.max_seconds": 90.0 * step.scale, "training.evaluations": 12}
-    variants = {"Folio": {}, **{name: peer_keys(name, "gpu") for name in PEERS["peers"]}}
+    variants = {
+        "Folio": {},
+        **{name: peer_keys(name, "gpu") for name in PEERS["peers"]},
+    }
     for name, keys in variants.items():
         results = measure(step.train(keys | budget))
-        reached = ", ".join(f"{loss}: {median_seconds(loss, [results])}" for loss in LOSSES)
+        reached = ", ".join(
+            f"{loss}: {median_seconds(loss, [results])}" for loss in LOSSES
+        )
         step.add(name, f"{results['loss.valid']:.3f} at the end; {reached}")
 
 
@@ -446,4 +513,6 @@ STEPS: dict[str, Callable[[Step], None]] = {
 
 if __name__ == "__main__":
     be_quiet()
-    STEPS[sys.argv[1]](Step(Path(sys.argv[2]), float(sys.argv[3]), "--dry-run" in sys.argv))
+    STEPS[sys.argv[1]](
+        Step(Path(sys.argv[2]), float(sys.argv[3]), "--dry-run" in sys.argv)
+    )

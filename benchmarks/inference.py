@@ -52,9 +52,13 @@ def candidates(trained: Trained, session: Any, batch: int, length: int) -> Candi
 
     return {
         "PyTorch": partial(turn, lambda: trained.model(ids)),
-        "onnxruntime": partial(turn, lambda: torch.from_numpy(session.run(None, inputs)[0])),
+        "onnxruntime": partial(
+            turn, lambda: torch.from_numpy(session.run(None, inputs)[0])
+        ),
     }
 
 
 if __name__ == "__main__":
-    run_benchmark(main, repeats=15, run={"nargs": "?", "default": "last", "metavar": "RUN"})
+    run_benchmark(
+        main, repeats=15, run={"nargs": "?", "default": "last", "metavar": "RUN"}
+    )

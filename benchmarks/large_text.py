@@ -35,7 +35,11 @@ from data.play.grammar import play
 from training import tracking
 
 SHARES = {"characters": 1.0, "bytes": 1.0, "bpe:8192": 0.1}  # of the text's size
-SHAPES = ((64, 32), (8, 256), (256, 256))  # windows and characters; the last is of `gpu`
+SHAPES = (
+    (64, 32),
+    (8, 256),
+    (256, 256),
+)  # windows and characters; the last is of `gpu`
 SECONDS = 3.0  # per measurement of the reader
 
 
@@ -47,7 +51,9 @@ def main(options: Namespace, path: Path) -> None:
             text = folder / f"{share}.txt"
             if not text.exists():
                 write(text, share * options.megabytes)
-            conversions[tokens] = partial(in_process, convert, text, tokens, folder / tokens)
+            conversions[tokens] = partial(
+                in_process, convert, text, tokens, folder / tokens
+            )
         readers = {}
         for shape in SHAPES:
             name = f"windows of {shape[0]} x {shape[1]}"
@@ -60,7 +66,9 @@ def main(options: Namespace, path: Path) -> None:
 
 def write(path: Path, megabytes: float) -> None:
     speeches = play().split("\n\n")
-    speeches[::10] = [speech.replace("a", "ä").replace("o", "œ") for speech in speeches[::10]]
+    speeches[::10] = [
+        speech.replace("a", "ä").replace("o", "œ") for speech in speeches[::10]
+    ]
     generator = random.Random(0)
     with open(path, "w", encoding="utf-8") as file:
         while file.tell() < megabytes * 1e6:
@@ -81,7 +89,9 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
     megabytes = text.stat().st_size / 1e6
 
     if data_of(text, tokens, cache).stored_tokens is None:
-        raise ConfigError(f"{megabytes:.0f} MB are read without converting: raise --megabytes")
+        raise ConfigError(
+            f"{megabytes:.0f} MB are read without converting: raise --megabytes"
+        )
     seconds = time.perf_counter() - began
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from configs.model import ModelConfigs
 
 # Names in the config of BERT or of ModernBERT; each ignores the other's.
-UNUSED_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+UNUSED_TOKENS = (
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "cls_token_id",
+    "sep_token_id",
+)
 DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -45,11 +51,16 @@ class HuggingFace(nn.Module):
         self.model: Any = AutoModelForMaskedLM.from_config(config)
 
     def forward(
-        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as
         MaskedLanguageModel gives."""
-        vectors = self.encoder(inputs, attention_mask).flatten(0, 1)  # [batch * seq_len, d_model]
+        vectors = self.encoder(inputs, attention_mask).flatten(
+            0, 1
+        )  # [batch * seq_len, d_model]
         return self.predict(vectors if positions is None else vectors[positions])
 
     def predict(self, vectors: Tensor) -> Tensor:
@@ -74,7 +85,9 @@ class Encoder:
 
     def __call__(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Vectors `[batch, seq_len, d_model]`."""
-        return self.base(input_ids=inputs, attention_mask=attention_mask).last_hidden_state
+        return self.base(
+            input_ids=inputs, attention_mask=attention_mask
+        ).last_hidden_state
 
 
 def bert(c: ModelConfigs) -> nn.Module:

@@ -19,7 +19,9 @@ BLOCK = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def filled(page: str) -> str:
     """The text of a page with all its tables as the results have them."""
-    return BLOCK.sub(lambda block: f"{block[1]}{shown(RESULTS / block[2])}{block[3]}", page)
+    return BLOCK.sub(
+        lambda block: f"{block[1]}{shown(RESULTS / block[2])}{block[3]}", page
+    )
 
 
 def shown(path: Path) -> str:
@@ -27,7 +29,10 @@ def shown(path: Path) -> str:
     content = json.loads(path.read_text(encoding="utf-8"))
     facts = content["machine"]
     threads = f"{facts['threads']} thread{'s' * (facts['threads'] != '1')}"
-    commits = {facts["commit"], *(trial["commit"] for trial in content.get("trials", []))}
+    commits = {
+        facts["commit"],
+        *(trial["commit"] for trial in content.get("trials", [])),
+    }
     where = (
         f"{facts['machine']}, {threads}, PyTorch {facts['torch']}, "
         f"commit {', '.join(sorted(commits))}, {facts['date']}."

@@ -11,7 +11,9 @@ from typing import Any
 from benchmarks.command import Table
 from runs.statistics import Difference, paired_difference, standard_error, with_error
 
-Results = Mapping[str, Mapping[int, Mapping[str, Any]]]  # variant -> seed -> results of the run
+Results = Mapping[
+    str, Mapping[int, Mapping[str, Any]]
+]  # variant -> seed -> results of the run
 
 
 def compared(
@@ -37,13 +39,17 @@ def compared(
                 words = with_error(f"{change.mean:+.3f}", change.stderr)
                 row[heading] += f" ({words}, {change.verdict})"
         row |= {heading: texts.get(variant, "") for heading, texts in columns.items()}
-        row["characters"] = f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"
+        row["characters"] = (
+            f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M"
+        )
         table.append(row)
 
     return table
 
 
-def difference(results: Results, loss: str, variant: str, base: str) -> Difference | None:
+def difference(
+    results: Results, loss: str, variant: str, base: str
+) -> Difference | None:
     """The loss of a variant minus that of its base, over seeds that both have; None if the two are
     not compared.
 
@@ -54,12 +60,18 @@ def difference(results: Results, loss: str, variant: str, base: str) -> Differen
     lengths = {run["seq_len"] for run in (*own.values(), *other.values())}
     pairs = [(own[seed][loss], other[seed][loss]) for seed in own if seed in other]
 
-    if base == variant or not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):
+    if (
+        base == variant
+        or not pairs
+        or (loss == "loss.valid_at_seq_len" and len(lengths) > 1)
+    ):
         return None
     return paired_difference(*zip(*pairs, strict=True))
 
 
-def by_variant(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, Mapping[str, Any]]]:
+def by_variant(
+    rows: Sequence[Mapping[str, Any]],
+) -> dict[str, dict[int, Mapping[str, Any]]]:
     """Results of trials, by variant and seed."""
     results: dict[str, dict[int, Mapping[str, Any]]] = {}
     for row in rows:

@@ -32,7 +32,9 @@ from planning.law import Interval, Law, Run, fit
 from runs.figures import label_ends, save_figure
 from runs.files import write_json
 
-LENGTH = 20_000_000  # characters of each part of the play, and at least of the natural text
+LENGTH = (
+    20_000_000  # characters of each part of the play, and at least of the natural text
+)
 # of the play, the built-in one has 1; and added to those of the runs
 SEEDS = (2, 0)
 OTHER_SEEDS = (3, 10_000)
@@ -84,7 +86,9 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
         table.append(row)
 
     floors = Interval.of(unknown.floors).words(4)
-    table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})
+    table.append(
+        {"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors}
+    )
     save_results(path, table, trials=ladder + unseen)
     save_figure(path.with_suffix(".png"), figure(known, floor, runs, tests))
 
@@ -146,7 +150,10 @@ def described(run: Run) -> str:
 
 
 def trials(
-    corpus: Corpus, sizes: Mapping[tuple[int, int], Sequence[float]], name: str, seed: int
+    corpus: Corpus,
+    sizes: Mapping[tuple[int, int], Sequence[float]],
+    name: str,
+    seed: int,
 ) -> list[dict[str, Any]]:
     """The finished runs of `sizes` with their millions of characters, trained now or earlier;
     `name` is their folder.
@@ -195,10 +202,14 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
                 axes.plot(run.n_chars, excess, marker, color=color, markersize=11)
 
     axes.set(
-        xscale="log", yscale="log", xlabel="characters", ylabel="excess (nats above the floor)"
+        xscale="log",
+        yscale="log",
+        xlabel="characters",
+        ylabel="excess (nats above the floor)",
     )
     axes.set_title(
-        "lines and bands (80%): fitted to the dots; stars: ten times the compute", fontsize="medium"
+        "lines and bands (80%): fitted to the dots; stars: ten times the compute",
+        fontsize="medium",
     )
     label_ends(axes, axes.lines)
     return drawn

@@ -23,7 +23,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.command import in_minutes, key_words, recipe, run_benchmark, save_results
+from benchmarks.command import (
+    in_minutes,
+    key_words,
+    recipe,
+    run_benchmark,
+    save_results,
+)
 from benchmarks.trials import run_in, start, train
 from runs.files import ROOT
 from training.checkpoint import has_checkpoint, load_weights
@@ -49,7 +55,11 @@ def main(options: Namespace, path: Path) -> int:
         folder = Path(name)
         for part in parts:
             is_memory = part == "memory"
-            results = soak(folder, options.minutes) if is_memory else kill(folder, options.kills)
+            results = (
+                soak(folder, options.minutes)
+                if is_memory
+                else kill(folder, options.kills)
+            )
             save_results(path.with_name(f"{path.name}_{part}"), **results)
             passed &= results["passed"]
 
@@ -86,14 +96,21 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
             "resumed_from_step": next(
                 event["step"] for event in run.events() if event["event"] == "resumed"
             ),
-            "has_same_weights": all(weights[name].equal(expected[name]) for name in expected),
+            "has_same_weights": all(
+                weights[name].equal(expected[name]) for name in expected
+            ),
         }
         kills.append(result)
         print(f"kill {len(kills)}: {result}", flush=True)
 
     n_same = sum(each["has_same_weights"] for each in kills)
     words = f"{n_same} of {times} end with the same weights, bit for bit"
-    table = [{"test": f"{times} runs killed at random moments, then resumed", "result": words}]
+    table = [
+        {
+            "test": f"{times} runs killed at random moments, then resumed",
+            "result": words,
+        }
+    ]
     return {"table": table, "kills": kills, "passed": n_same == times}
 
 

@@ -88,16 +88,22 @@ def measure(run: RunFolder) -> dict[str, Any]:
 @cache
 def tasks_with_ceilings() -> dict[str, Any]:
     built = {name: build(REPORT) for name, build in TASKS[PLAY].items()}
-    return {name: (task, task.ceiling()) for name, task in built.items() if task.ceiling}
+    return {
+        name: (task, task.ceiling()) for name, task in built.items() if task.ceiling
+    }
 
 
 def accuracy_of_probe(trained: Trained, task: Task) -> float:
     """The share of right answers of a probe; the seed of the run draws the labelled examples."""
     examples = task.draw(LABELS, trained.values["seed"])
-    labelled, test = (units(task, part, trained.longest_text) for part in (examples, task.test))
+    labelled, test = (
+        units(task, part, trained.longest_text) for part in (examples, task.test)
+    )
     ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
     probe = probed(
-        Classifier(trained.model, len(label_names(task)), task.kind), ids, labelled.labels
+        Classifier(trained.model, len(label_names(task)), task.kind),
+        ids,
+        labelled.labels,
     )
     right, counts = accuracies(task, scores_of(probe, test_ids), test)
     return float(right.sum() / counts.sum())

@@ -24,8 +24,18 @@ from data.masking import n_masked_in
 from planning.ladder import EAGER, warmed_up
 from training.callbacks.speed import operations_per_char, peak, seconds_per_call
 
-ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
-LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
+ANNOTATED = {
+    "model.d_model": 128,
+    "model.n_layers": 6,
+    "model.n_heads": 8,
+    "model.d_ff": 256,
+}
+LARGER = {
+    "model.d_model": 384,
+    "model.n_layers": 6,
+    "model.n_heads": 6,
+    "model.d_ff": 768,
+}
 # sizes of the model, windows per step, characters per window
 SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]
 SECONDS_PER_TURN = 1.0
@@ -53,7 +63,13 @@ def main(options: Namespace, path: Path) -> None:
             for variant, keys in RECIPES.items()
         }
 
-    compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
+    compare(
+        path,
+        groups,
+        3 if options.quick else options.repeats,
+        base="Folio",
+        slower=slower,
+    )
 
 
 def shape_name(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> str:
@@ -61,7 +77,9 @@ def shape_name(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> str:
     return f"{size}, {n_windows} x {seq_len}"
 
 
-def shape_keys(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> dict[str, Any]:
+def shape_keys(
+    sizes: Mapping[str, int], n_windows: int, seq_len: int
+) -> dict[str, Any]:
     return {
         **sizes,
         "training.chars_per_step": n_windows * seq_len,
@@ -69,7 +87,9 @@ def shape_keys(sizes: Mapping[str, int], n_windows: int, seq_len: int) -> dict[s
     }
 
 
-def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[], Measures]:
+def candidate(
+    keys: dict[str, Any], report: Callable[[str], None]
+) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
     configs = configured(keys)
     step = warmed_up_step(configs, report)
@@ -94,7 +114,9 @@ def configured(keys: dict[str, Any]) -> Configs:
     """The preset of this machine's device with `keys`, and with what all have in common."""
     preset = read_config(PRESETS / f"{device_preset()}.yaml")
     common = {"model.ngrams": 0, "masking.masking_prob": 0.15}
-    return configs_of(resolve(preset, {"data.corpus": "tiny_shakespeare", **keys, **common}))
+    return configs_of(
+        resolve(preset, {"data.corpus": "tiny_shakespeare", **keys, **common})
+    )
 
 
 def warmed_up_step(

@@ -36,7 +36,11 @@ from runs.run_folder import RunFolder
 LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
 FOLIO = "Folio"
 PEERS = recipe("peers")
-SHARES = {FOLIO: 0.3, "annotated": 0.2, **dict.fromkeys(PEERS["peers"], 1.0)}  # of the seconds
+SHARES = {
+    FOLIO: 0.3,
+    "annotated": 0.2,
+    **dict.fromkeys(PEERS["peers"], 1.0),
+}  # of the seconds
 EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 
 
@@ -52,7 +56,9 @@ def main(options: Namespace, path: Path) -> None:
     rows = run_trials(path, variants, options.seeds, measure, seconds_per_run)
     results = by_variant(rows)
     bases = dict.fromkeys(results, FOLIO)
-    table = compared(results, bases, {"loss.valid": "loss at the end"}, columns(results))
+    table = compared(
+        results, bases, {"loss.valid": "loss at the end"}, columns(results)
+    )
     save_results(path, table, seconds=options.seconds, trials=rows)
     save_figure(path.with_suffix(".png"), figure(results))
 
@@ -111,7 +117,10 @@ def peer_keys(peer: str, preset: str) -> dict[str, Any]:
 def measure(run: RunFolder) -> dict[str, Any]:
     """The last losses, counting, and the whole curve of (seconds, loss)."""
     curve = [(row["seconds"], row["loss.valid"]) for row in run.metrics()]
-    return last_losses(run) | {"counting": run.reference_lines()["counting"], "curve": curve}
+    return last_losses(run) | {
+        "counting": run.reference_lines()["counting"],
+        "curve": curve,
+    }
 
 
 def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float:
@@ -166,11 +175,17 @@ def figure(results: Results) -> Figure:
     for i, (variant, runs) in enumerate(results.items()):
         for seed, run in runs.items():
             label = None if seed else variant
-            axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=label)
+            axes.plot(
+                *zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=label
+            )
 
-    axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
+    axes.axhline(
+        results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting"
+    )
     axes.set(
-        xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)"
+        xscale="log",
+        xlabel="seconds of training",
+        ylabel="loss.valid (nats per masked character)",
     )
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -180,5 +195,8 @@ def figure(results: Results) -> Figure:
 
 
 if __name__ == "__main__":
-    flag = {"action": "store_true", "help": "compare batch sizes and learning rates of the peers"}
+    flag = {
+        "action": "store_true",
+        "help": "compare batch sizes and learning rates of the peers",
+    }
     run_benchmark(main, seeds=1, seconds=600.0, search=flag)

@@ -62,8 +62,12 @@ def main(options: Namespace, path: Path) -> None:
     for corpus in CORPORA:
         common = {"data.corpus": corpus, "training.max_seconds": options.seconds}
         variants = {name: preset(name) | common for name in names}
-        seconds = options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
-        new = run_trials(path, variants, options.seeds, partial(measure, **how), seconds, **how)
+        seconds = (
+            options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
+        )
+        new = run_trials(
+            path, variants, options.seeds, partial(measure, **how), seconds, **how
+        )
         rows += new
         table += table_of_tasks(by_variant(new))
 
@@ -95,7 +99,11 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
             if method in (FROM_SCRATCH, *BASELINES):
                 gain = answers.right[PRETRAINED] - right
                 gains[method] = spread_of(gain, answers.counts)
-        tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained)}
+        tasks[name] = {
+            "scores": scores,
+            "gains": gains,
+            "ceiling": ceiling_of(task, trained),
+        }
 
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 
@@ -117,8 +125,14 @@ def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     means = [run["mean"] for run in runs]
     if len(runs) == 1:
         return {"mean": means[0], "margin": None}
-    variances = [float(np.var(means, ddof=1)) / len(runs), fmean(run["variance"] for run in runs)]
-    return {"mean": fmean(means), "margin": margin_of_sum(variances, [len(runs) - 1, MANY])}
+    variances = [
+        float(np.var(means, ddof=1)) / len(runs),
+        fmean(run["variance"] for run in runs),
+    ]
+    return {
+        "mean": fmean(means),
+        "margin": margin_of_sum(variances, [len(runs) - 1, MANY]),
+    }
 
 
 def scores_of(
@@ -152,7 +166,9 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
         for method in (PROBE, ZERO_SHOT, FROM_SCRATCH, NGRAMS, CONTEXT):
             if method in scores:
                 is_of_first = method in (PROBE, ZERO_SHOT)
-                row[f"{first}, {method}" if is_of_first else method] = shown(scores[method])
+                row[f"{first}, {method}" if is_of_first else method] = shown(
+                    scores[method]
+                )
 
         ceiling = of_first["ceiling"]
         closed = gap_closed({"scores": scores, "ceiling": ceiling})
@@ -162,7 +178,9 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
         for name, gain in gains.items():
             if gain["margin"] is not None and gain["mean"] > gain["margin"]:
                 beaten.append(name)
-        row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
+        row[f"{first} is better than"] = (
+            "all" if len(beaten) == len(gains) else ", ".join(beaten)
+        )
         table.append(row)
 
     row = {"": f"`loss.valid` on {first_run['corpus']}"}
@@ -181,6 +199,11 @@ if __name__ == "__main__":
         seeds=3,
         seconds=600.0,
         presets={"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
-        labels={"type": number(int, 8), "default": 64, "metavar": "N", "help": examples},
+        labels={
+            "type": number(int, 8),
+            "default": 64,
+            "metavar": "N",
+            "help": examples,
+        },
         draws=2,
     )

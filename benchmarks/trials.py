@@ -35,7 +35,9 @@ LOSSES = {
     "loss.valid": "windows of 256 (the protocol)",
     "loss.valid_at_seq_len": "windows as trained",
 }
-Variants = dict[str, dict[str, Any]]  # name -> keys, and the preset that they are set on top of
+Variants = dict[
+    str, dict[str, Any]
+]  # name -> keys, and the preset that they are set on top of
 Trial = dict[str, Any]  # {"variant", "seed", "keys"}
 
 
@@ -61,10 +63,16 @@ def run_trials(
     trials = trials_by_file(folder, variants, seeds, facts)
 
     left = sum(not file.exists() for file in trials)
-    print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
+    print(
+        f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})",
+        flush=True,
+    )
     why_not = "not kept, because the code has uncommitted changes"
     is_committed = not here["commit"].endswith("+")
-    print(f"finished runs are {f'kept in {folder}' if is_committed else why_not}", flush=True)
+    print(
+        f"finished runs are {f'kept in {folder}' if is_committed else why_not}",
+        flush=True,
+    )
 
     if left:  # else the first run would compute them
         any_trial = next(iter(trials.values()))
@@ -77,7 +85,9 @@ def run_trials(
         row = _train(trial, measure)
         rows.append(row)
         left -= 1
-        numbers = [f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float)]
+        numbers = [
+            f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float)
+        ]
         print(
             f"{trial['variant']} seed {trial['seed']}: {'  '.join(numbers)}"
             f"  ({row['wall_seconds']:.0f} s; {left} to go)",
@@ -94,10 +104,19 @@ def trials_by_file(
 ) -> dict[Path, Trial]:
     """All trials, each with the file of its result."""
     trials: dict[Path, Trial] = {}
-    for seed in range(seeds):  # an interrupted comparison has all variants of its first seeds
+    for seed in range(
+        seeds
+    ):  # an interrupted comparison has all variants of its first seeds
         for name, keys in variants.items():
-            trial: Trial = {"variant": name, "seed": seed, "keys": COMMON | keys, **facts}
-            digest = hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()
+            trial: Trial = {
+                "variant": name,
+                "seed": seed,
+                "keys": COMMON | keys,
+                **facts,
+            }
+            digest = hashlib.sha256(
+                json.dumps(trial, sort_keys=True).encode()
+            ).hexdigest()
             trials[folder / f"{digest[:16]}.json"] = trial
     return trials
 
@@ -105,7 +124,9 @@ def trials_by_file(
 def start(words: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
     """A training in a separate process, with its errors in the output."""
     command = [sys.executable, "experiment.py", *words]
-    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def train(words: list[str]) -> tuple[RunFolder, str]:
@@ -129,7 +150,10 @@ def last_losses(run: RunFolder) -> dict[str, Any]:
     """A finished run's validation losses, and the length of its last windows, its characters and
     its seconds."""
     row = run.metrics()[-1]
-    return {key: row[key] for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")}
+    return {
+        key: row[key]
+        for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")
+    }
 
 
 def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Trial:
@@ -144,7 +168,9 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
             print(f"{trial['variant']}: {line}", flush=True)
 
     results = measure(run)
-    shutil.rmtree(run.checkpoints)  # hundreds of megabytes per run with a table of n-grams
+    shutil.rmtree(
+        run.checkpoints
+    )  # hundreds of megabytes per run with a table of n-grams
     return trial | {
         "results": results,
         "compiled": "\ncompiled in " in output,

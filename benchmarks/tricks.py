@@ -20,7 +20,9 @@ from benchmarks.report import by_variant, compared
 from benchmarks.trials import Trial, last_losses, run_trials
 
 BASE = "quick"
-SAME_TIME = 0.05  # the relative difference in time up to which two rows are equally fast
+SAME_TIME = (
+    0.05  # the relative difference in time up to which two rows are equally fast
+)
 MULTIPLE = 5  # the steps of a row in the time of `quick` are a multiple of this
 LOSSES = {"loss.valid": "at equal steps", "loss.same_time": "at equal seconds"}
 
@@ -34,14 +36,18 @@ def steps_in_the_same_time(time: float, steps: int) -> int:
 
 def main(options: Namespace, path: Path) -> None:
     all_tricks = recipe("tricks")
-    tricks = {name: all_tricks[name] for name in chosen("trick", options.names, all_tricks)}
+    tricks = {
+        name: all_tricks[name] for name in chosen("trick", options.names, all_tricks)
+    }
 
     def run(steps_of: dict[str, int]) -> list[Trial]:
         variants = {}
         for name, steps in steps_of.items():
             budget = {"training.max_seconds": None, "training.max_steps": steps}
             variants[name] = budget if name == BASE else budget | tricks[name]["keys"]
-        return run_trials(path, variants, options.seeds, last_losses, 20 + 0.1 * options.steps)
+        return run_trials(
+            path, variants, options.seeds, last_losses, 20 + 0.1 * options.steps
+        )
 
     rows = run(dict.fromkeys([BASE, *tricks], options.steps))
     results = by_variant(rows)
@@ -50,25 +56,37 @@ def main(options: Namespace, path: Path) -> None:
 
     for name, runs in results.items():
         base = results[BASE]
-        times[name] = [run["seconds"] / base[seed]["seconds"] for seed, run in runs.items()]
+        times[name] = [
+            run["seconds"] / base[seed]["seconds"] for seed, run in runs.items()
+        ]
         steps[name] = steps_in_the_same_time(median(times[name]), options.steps)
 
     changed = {name: n for name, n in steps.items() if n != options.steps}
     same_time = results | by_variant(run(changed) if changed else [])
 
     for row in rows:
-        row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]]["loss.valid"]
+        row["results"]["loss.same_time"] = same_time[row["variant"]][row["seed"]][
+            "loss.valid"
+        ]
 
     columns = {
         "step time": {
-            name: f"{median(x):.2f} ({min(x):.2f} to {max(x):.2f})" for name, x in times.items()
+            name: f"{median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
+            for name, x in times.items()
         },
-        "source: claim": {name: f"{row['source']}: {row['claim']}" for name, row in tricks.items()},
+        "source: claim": {
+            name: f"{row['source']}: {row['claim']}" for name, row in tricks.items()
+        },
     }
     table = compared(results, dict.fromkeys(tricks, BASE), LOSSES, columns)
     save_results(path, table, relative_times=times, steps=steps, trials=rows)
 
 
 if __name__ == "__main__":
-    names = {"nargs": "*", "metavar": "NAME", "default": [], "help": "tricks (default: all)"}
+    names = {
+        "nargs": "*",
+        "metavar": "NAME",
+        "default": [],
+        "help": "tricks (default: all)",
+    }
     run_benchmark(main, seeds=3, steps=700, names=names)

@@ -43,7 +43,9 @@ def compare(
                 pairs = zip(measured, results[base], strict=True)
                 ratios = [own[speed] / other[speed] for own, other in pairs]
                 low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
-                words = "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+                words = (
+                    "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+                )
                 row[f"ratio to {base} (quartiles)"] = words
             table.append(row)
 
@@ -55,7 +57,9 @@ def in_words(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str, list[Measures]]:
+def take_turns(
+    candidates: Candidates, rounds: int, warmup: int = 0
+) -> dict[str, list[Measures]]:
     """Call every candidate once per round and return its results, without those of the first
     `warmup` rounds.
 

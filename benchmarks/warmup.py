@@ -21,7 +21,9 @@ WITH_WARMUP = ("quick", "modernbert")
 
 def main(options: Namespace, path: Path) -> None:
     all_variants = variants(options.seconds)
-    rows = run_trials(path, all_variants, options.seeds, last_losses, options.seconds + 60)
+    rows = run_trials(
+        path, all_variants, options.seeds, last_losses, options.seconds + 60
+    )
     # each length is compared with the warmup of the same preset
     bases = {name: f"{keys['preset']}, warmup" for name, keys in all_variants.items()}
     table = compared(by_variant(rows), bases, LOSSES, {})
@@ -38,7 +40,11 @@ def variants(seconds: float) -> Variants:
             different[f"{n} only"] = [{**row, "seq_len": n} for row in stages]
         for name, rows in different.items():
             budget = {"training.max_seconds": seconds}
-            by_name[f"{preset}, {name}"] = {"preset": preset, "training.stages": rows, **budget}
+            by_name[f"{preset}, {name}"] = {
+                "preset": preset,
+                "training.stages": rows,
+                **budget,
+            }
 
     return by_name
 

@@ -32,7 +32,9 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
 
     for row in rows:
         values = [row.get(name) for name in CURVE]
-        points.append([number, *(value if is_number(value) else None for value in values)])
+        points.append(
+            [number, *(value if is_number(value) else None for value in values)]
+        )
         number += 1
 
     stride = 1
@@ -45,8 +47,12 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
 def group_of(configs: Mapping[str, Any]) -> str:
     """A hash that is the same for runs that differ only in their seed; the hash of the text is
     among the `configs`."""
-    settings = {key: value for key, value in configs.items() if key not in SAME_EXPERIMENT}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    settings = {
+        key: value for key, value in configs.items() if key not in SAME_EXPERIMENT
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[
+        :16
+    ]
 
 
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:

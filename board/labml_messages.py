@@ -49,7 +49,15 @@ def are_series(value: Any) -> bool:
     )
 
 
-NAMES = ("name", "comment", "note", "python_file", "computer", "commit", "commit_message")
+NAMES = (
+    "name",
+    "comment",
+    "note",
+    "python_file",
+    "computer",
+    "commit",
+    "commit_message",
+)
 TEXTS = ("stdout", "stderr", "logger")
 LISTS = ("tags", "favourite_configs", "favorite_configs", "selected_configs")
 MESSAGE = {
@@ -61,7 +69,11 @@ MESSAGE = {
     "start_step": (int, str, None, MISSING),
     "configs": ({str: {"name": str, "computed": object}}, MISSING),
     "track": (are_series, MISSING),
-    "status": ({"status": STATUS["status"], "time": (float, None, MISSING)}, None, MISSING),
+    "status": (
+        {"status": STATUS["status"], "time": (float, None, MISSING)},
+        None,
+        MISSING,
+    ),
 }
 
 

@@ -28,7 +28,9 @@ def get_or_create(uuid: str) -> Any:
         project.save()
     # labml-app takes only the address from it
     request = Request({"type": "http", "client": ("127.0.0.1", 0)})
-    return db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
+    return db.run.get_or_create(
+        request, uuid, rank=0, world_size=0, main_rank=0, labml_token=""
+    )
 
 
 def clear(uuid: str) -> None:
@@ -40,7 +42,9 @@ def clear(uuid: str) -> None:
 def delete(uuid: str) -> None:
     """Delete a run, as labml's page does."""
     project = db.project.get_project("")
-    project.delete_runs([uuid], db.user.get_or_create_user("local", is_local_user=True).email)
+    project.delete_runs(
+        [uuid], db.user.get_or_create_user("local", is_local_user=True).email
+    )
 
 
 def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
@@ -63,10 +67,14 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
             "is_explicitly_specified": name in about["explicit"],
         }
 
-    run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": configs})
+    run.update_run(
+        {"computer": "this-machine", "python_file": "experiment.py", "configs": configs}
+    )
 
 
-def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool) -> None:
+def set_status(
+    run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool
+) -> None:
     """Set the status of a run, and the time that labml's page shows as that of its last sign of
     life."""
     shown = run.status.load()

@@ -11,17 +11,28 @@ import re
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 
 from board.run_records import RunRecords
 
 STATIC = Path(__file__).parent / "static"  # Folio's own
 OWN = ("runs", "compare", "try")  # pages, besides those of runs
-ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")  # of a page, Folio's or labml's; files have a dot
+ADDRESS = re.compile(
+    r"[A-Za-z0-9_/-]*"
+)  # of a page, Folio's or labml's; files have a dot
 SCRIPT = "js/bundle.min.js"  # labml's
 MODULES = Path(__file__).parent / "node_modules"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
-ORIGINS = ("https://cdn.jsdelivr.net", "https://d3js.org", "https://cdnjs.cloudflare.com")
+ORIGINS = (
+    "https://cdn.jsdelivr.net",
+    "https://d3js.org",
+    "https://cdnjs.cloudflare.com",
+)
 # The path of each file here, its address in the pages, and the file.
 VENDORED = {
     "vendor/bootstrap.min.css": (
@@ -34,7 +45,9 @@ VENDORED = {
         FONTS / "css/all.css",
     ),
 }
-IS_OFFLINE = all(path.is_file() for _, path in VENDORED.values())  # else some come from CDNs
+IS_OFFLINE = all(
+    path.is_file() for _, path in VENDORED.values()
+)  # else some come from CDNs
 # Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a
 # text.
 PATCHES = {
@@ -73,7 +86,9 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
     async def run(request: Request, name: str, below: str = "") -> Response:
         uuid = records.find(name)
         if uuid != name:
-            return RedirectResponse(request.url.replace(path=f"/run/{uuid}/{below}".rstrip("/")))
+            return RedirectResponse(
+                request.url.replace(path=f"/run/{uuid}/{below}".rstrip("/"))
+            )
         return page(request, None if below or records.record(uuid) is None else "run")
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])

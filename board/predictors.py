@@ -12,9 +12,13 @@ from runs.errors import InputError
 from runs.files import ROOT
 
 MOST = 4  # processes, of a quarter of a GB or more each
-SECONDS_TO_ANSWER = 120.0  # the first answer loads torch and the run, perhaps from a slow disk
+SECONDS_TO_ANSWER = (
+    120.0  # the first answer loads torch and the run, perhaps from a slow disk
+)
 LONGEST_ANSWER = 2**24  # bytes
-Key = tuple[str, bool]  # the folder of a run, and whether the answers are exact probabilities
+Key = tuple[
+    str, bool
+]  # the folder of a run, and whether the answers are exact probabilities
 
 
 class BusyError(InputError):
@@ -38,7 +42,9 @@ class Predictor:
         self.n_asking += 1
         try:
             async with self.turn:
-                reply = json.loads(await self._line(json.dumps(request).encode() + b"\n"))
+                reply = json.loads(
+                    await self._line(json.dumps(request).encode() + b"\n")
+                )
         finally:
             self.n_asking -= 1
 
@@ -119,7 +125,9 @@ class Predictors:
                 del self._predictors[key]
                 return
 
-        raise BusyError(f"{MOST} models are answering, and no more may start: try again later")
+        raise BusyError(
+            f"{MOST} models are answering, and no more may start: try again later"
+        )
 
     def close(self) -> None:
         for predictor in self._predictors.values():

@@ -52,13 +52,17 @@ NEW: dict[str, Any] = {
     "knobs": None,
     "hidden": False,
 }
-DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}  # keys that the page draws
+DRAWN = {
+    name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()
+}  # keys that the page draws
 ABOUT = {
     "name": is_name,
     "command": is_name,
     "comment": is_name,
     "folder": is_name,
-    "configs": lambda value: matches(value, DRAWN) and len(json.dumps(value)) <= MAX_CONFIGS,
+    "configs": lambda value: (
+        matches(value, DRAWN) and len(json.dumps(value)) <= MAX_CONFIGS
+    ),
     "explicit": [str],
     "began": float,
     "started": (float, MISSING),
@@ -69,7 +73,9 @@ ABOUT = {
 }
 MESSAGE = {
     "restart": (bool, MISSING),
-    "pieces": {name: {"from": is_size, "to": is_size, "text": str} for name in DELIVERED},
+    "pieces": {
+        name: {"from": is_size, "to": is_size, "text": str} for name in DELIVERED
+    },
     "about": (ABOUT, MISSING),
     "heard": (float, MISSING),
     "status": (STATUS | {"time": float}, MISSING),
@@ -156,7 +162,11 @@ class RunRecords:
         record = self.known(uuid)
 
         if record["status"] != "in progress":
-            how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
+            how = (
+                "is dead"
+                if record["status"] == "dead"
+                else f"has ended ({record['status']})"
+            )
             raise InputError(f"this run {how}, so its knobs have no effect")
 
         before = record["knobs"] or record["about"]["knobs"] or {}
@@ -189,7 +199,9 @@ class RunRecords:
         for name in DELIVERED if folder else ():
             start = max(0, int(message.get(name, "0")[:18]))
             path = Path(record["about"]["folder"], name)
-            pieces[name] = read_piece(path, start, BYTES_PER_ANSWER, may_split=name == LOG)
+            pieces[name] = read_piece(
+                path, start, BYTES_PER_ANSWER, may_split=name == LOG
+            )
 
         current = record["about"]["knobs"] or asdict(Knobs())
         knobs = {"current": current, "requested": record["knobs"] or current}
@@ -207,7 +219,10 @@ class RunRecords:
 
     def summaries(self) -> list[dict[str, Any]]:
         """All runs for the pages that list and compare them, each with its curves."""
-        return [summary(uuid, record, record["curve"]) for uuid, record in self._all().items()]
+        return [
+            summary(uuid, record, record["curve"])
+            for uuid, record in self._all().items()
+        ]
 
     def notice_dead(self) -> None:
         """Mark silent runs whose process has ended. Looks at each run at most once in
@@ -255,7 +270,9 @@ class RunRecords:
             labml_run.mark(uuid, status)
             self._put(uuid, record | {"status": status}, record)
 
-    def _put(self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+    def _put(
+        self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> None:
         """Keep a record, and count the change."""
         if record != before:
             self.store.put(RECORDS, uuid, json.dumps(record))

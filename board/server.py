@@ -31,7 +31,12 @@ from runs.errors import InputError
 MAX_BODY = 8 * 2**20
 SECONDS_FOR_HEADERS = 10  # of a request, from the connection or from the last answer
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them, too
+UNREADABLE = (
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # labml-app raises them, too
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 THIS_MACHINE = {HOST, "localhost", "[::1]"}
 
@@ -47,7 +52,9 @@ def serve(path: Path, port: int) -> None:
         listening = socket.create_server((HOST, port), backlog=128)
     except OSError as error:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
-        raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
+        raise InputError(
+            f"cannot use port {port} ({reason}): choose another --port"
+        ) from error
 
     try:
         with (
@@ -59,7 +66,9 @@ def serve(path: Path, port: int) -> None:
             if IS_OFFLINE:
                 files = "works offline"
             address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
-            print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
+            print(
+                f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True
+            )
             config = uvicorn.Config(
                 RequestBodyLimitMiddleware(app, MAX_BODY),
                 http=Impatient,
@@ -72,7 +81,9 @@ def serve(path: Path, port: int) -> None:
                 callback_notify=watch_file,
                 timeout_notify=SECONDS_PER_LOOK,
             )
-            with contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
+            with contextlib.suppress(
+                KeyboardInterrupt
+            ):  # uvicorn repeats it after it has stopped
                 uvicorn.Server(config).run(sockets=[listening])
     except StoreError as error:
         raise InputError(
@@ -103,7 +114,9 @@ def refusal(request: Request) -> str | None:
 
     if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
         return "this dashboard is for localhost only"
-    is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
+    is_foreign = any(
+        origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin")
+    )
     if is_interface(request) and "cross-site" in headers.getlist("sec-fetch-site"):
         is_foreign = True
     return "another site's page may not use this dashboard" if is_foreign else None
@@ -120,7 +133,9 @@ def application(
     """labml-app with Folio's interface and pages, and a function that opens the store again if its
     file was deleted or replaced. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
-    warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
+    warnings.simplefilter(
+        "ignore", RuntimeWarning
+    )  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
 
     # labml-app looks for a git repository and fails if it has no commits
@@ -128,7 +143,9 @@ def application(
         from labml_app.flask_app import STATIC_PATH, app
 
     keep_only_the_interface(app)
-    app.post("/track")(update_run)  # labml's own clients may use the plain address of the dashboard
+    app.post("/track")(
+        update_run
+    )  # labml's own clients may use the plain address of the dashboard
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
     add_pages(app, records, Path(STATIC_PATH))
@@ -141,7 +158,9 @@ def application(
             print(f"{store.path} was deleted or replaced: {hint}", flush=True)
 
     @app.middleware("http")
-    async def check(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def check(
+        request: Request, answer: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         reason = refusal(request)
         if reason is not None:
             return PlainTextResponse(f"{reason}\n", 403)
@@ -171,10 +190,14 @@ def keep_only_the_interface(app: FastAPI) -> None:
     its API documentation loads scripts from a CDN."""
     app.user_middleware.clear()
     routes = app.router.routes
-    routes[:] = [route for route in routes if getattr(route, "path", "").startswith("/api/")]
+    routes[:] = [
+        route for route in routes if getattr(route, "path", "").startswith("/api/")
+    ]
 
 
-def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
+def add_interface(
+    app: FastAPI, store: Store, records: RunRecords, predictors: Predictors
+) -> None:
     """Add the routes for Folio's runs, its pages and `dashboard.py`."""
     answers = {
         "GET": records.run,
@@ -204,7 +227,9 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
     async def answer(request: Request, uuid: str, what: str = "") -> JSONResponse:
         message = await message_of(request, uuid)
         with store.transaction():
-            return JSONResponse(answers[f"{request.method} {what}".strip()](uuid, message))
+            return JSONResponse(
+                answers[f"{request.method} {what}".strip()](uuid, message)
+            )
 
     @app.post("/api/folio/try/{uuid}")
     async def ask_model(request: Request, uuid: str) -> JSONResponse:

@@ -29,19 +29,25 @@ class Store:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check(self.path)
-            self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.5)
+            self._connection = sqlite3.connect(
+                self.path, isolation_level=None, timeout=0.5
+            )
             # With a rollback journal, everything is in the file itself between transactions, so the
             # file can be replaced. A write-ahead log, which earlier versions had, helps only
             # several readers.
             self._connection.execute("PRAGMA journal_mode = TRUNCATE")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            with self.transaction("EXCLUSIVE"):  # and the lock stays until the connection is closed
+            with self.transaction(
+                "EXCLUSIVE"
+            ):  # and the lock stays until the connection is closed
                 self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
         except (OSError, sqlite3.Error) as error:
             # a path may contain the word, too
             is_in_use = isinstance(error, sqlite3.Error) and "locked" in str(error)
-            raise StoreError("another dashboard uses it" if is_in_use else str(error)) from error
+            raise StoreError(
+                "another dashboard uses it" if is_in_use else str(error)
+            ) from error
 
         self._identity = identity(self.path)
 
@@ -102,12 +108,16 @@ def check(path: Path) -> None:
     if not path.exists() or path.stat().st_size == 0:
         return
     with tempfile.TemporaryDirectory() as folder:
-        for file in filter(Path.exists, (path, Path(f"{path}-journal"), Path(f"{path}-wal"))):
+        for file in filter(
+            Path.exists, (path, Path(f"{path}-journal"), Path(f"{path}-wal"))
+        ):
             shutil.copy(file, folder)
         try:
             with contextlib.closing(sqlite3.connect(Path(folder) / path.name)) as copy:
                 answer = copy.execute("PRAGMA quick_check(1)").fetchone()
-                tables = copy.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+                tables = copy.execute(
+                    "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+                )
                 definitions = tables.fetchall()
         except sqlite3.DatabaseError as error:
             raise StoreError(f"it is damaged or not a database: {error}") from error

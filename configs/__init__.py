@@ -3,4 +3,6 @@
 import warnings
 
 # labml warns about the branches of labml_nn's own configs.
-warnings.filterwarnings("ignore", message="Accept configs object", category=FutureWarning)
+warnings.filterwarnings(
+    "ignore", message="Accept configs object", category=FutureWarning
+)

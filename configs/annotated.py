@@ -84,6 +84,10 @@ def noam(c: TrainingConfigs) -> "list[Optimizer]":
     d_model = c.root().model.d_model
     return [
         ShownNoam(
-            c.network.parameters(), lr=c.learning_rate, eps=1e-8, warmup=2_000, d_model=d_model
+            c.network.parameters(),
+            lr=c.learning_rate,
+            eps=1e-8,
+            warmup=2_000,
+            d_model=d_model,
         )
     ]

@@ -60,7 +60,9 @@ def callbacks_of(
         callbacks.append(in_all_processes(RowWriter)())
 
     # those that steer and check the training, in all processes
-    callbacks.append(in_all_processes(KnobPanel)(tracker.wanted_knobs if tracker else None))
+    callbacks.append(
+        in_all_processes(KnobPanel)(tracker.wanted_knobs if tracker else None)
+    )
     callbacks.append(HealthChecks(losses["unigram"]))
     callbacks.append(WeightNorm())
     callbacks.append(ShareOfPeak(n_started()))
@@ -79,8 +81,12 @@ def callbacks_of(
     if c.cuda_graphs:
         callbacks.append(c.cuda_graphs)
     if c.sample.every_evaluations:
-        callbacks.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
-    if len(c.training.all_stages) > len(c.training.stages):  # some row has several masking rates
+        callbacks.append(
+            Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations)
+        )
+    if len(c.training.all_stages) > len(
+        c.training.stages
+    ):  # some row has several masking rates
         callbacks.append(AnyOrderBound())
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
@@ -97,7 +103,9 @@ def simple_losses(c: Configs) -> dict[str, float]:
 
 
 def recorder(c: Configs, run: RunFolder) -> Recorder:
-    facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
+    facts = environment(
+        c.torch_device, c.compiled is not None, c.training.autocast, n_started()
+    )
     in_background = c.torch_device.type != "cpu" and not is_sharded(c)
     return in_all_processes(Recorder)(run, facts, in_background=in_background)
 
@@ -131,7 +139,15 @@ def validation_pairs(c: Configs) -> WindowBatch:
         raise ConfigError(
             f"objective.{c.objective.pairs}: this model.architecture has no forward_pairs, use modern"
         )
-    ids = c.data.stored_tokens.validation if c.data.stored_tokens else c.data.validation_ids.cpu()
+    ids = (
+        c.data.stored_tokens.validation
+        if c.data.stored_tokens
+        else c.data.validation_ids.cpu()
+    )
     return held_out_pairs(
-        c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device
+        c.objective.pairs,
+        ids,
+        c.data.loaded.validation,
+        c.data.vocabulary,
+        c.torch_device,
     )

@@ -22,7 +22,9 @@ def check(values: dict[str, Any]) -> None:
     """Raise ConfigError if values do not fit together."""
     device = values["device"]
     if not re.fullmatch(r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,2}))?", device):
-        raise ConfigError(f"device={device!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigError(
+            f"device={device!r} is not a device: use auto, cpu, cuda, cuda:N or mps"
+        )
     if n_started() > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(
             f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own"
@@ -37,7 +39,9 @@ def check(values: dict[str, Any]) -> None:
         ("masking.randomize_prob", "masking.no_change_prob"),
     ):
         if values[one] + values[other] > 1:
-            raise ConfigError(f"{one} + {other} is above 1: both are shares of one whole")
+            raise ConfigError(
+                f"{one} + {other} is above 1: both are shares of one whole"
+            )
     if all(values[budget] is None for budget in BUDGETS):
         raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
     for prompt in values["sample.prompts"]:
@@ -46,7 +50,9 @@ def check(values: dict[str, Any]) -> None:
     d_model = values["model.d_model"]
     n_heads = values["model.n_heads"]
     if d_model % n_heads:
-        raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
+        raise ConfigError(
+            f"model.n_heads={n_heads} does not divide model.d_model={d_model}"
+        )
     _check_stages(values)
     check_tokens(values)
     _check_mixture(values)
@@ -66,7 +72,9 @@ def _check_reference(key: str, value: Any) -> None:
 def _check_objective(values: dict[str, Any]) -> None:
     keys = [key for key in ("objective.nsp", "objective.sop") if values[key]]
     if len(keys) > 1:
-        raise ConfigError("objective.nsp and objective.sop exclude each other: choose one")
+        raise ConfigError(
+            "objective.nsp and objective.sop exclude each other: choose one"
+        )
     for key in keys:
         for other in ("data.within_documents", "data.weights"):
             if values[other]:
@@ -91,16 +99,25 @@ def _check_windows(values: dict[str, Any]) -> None:
         shares += row.values()
     if rows:
         _check_shares("data.weights", folders, shares)
-    for key in ("objective.nsp", "objective.sop", "data.within_documents", "data.weights"):
+    for key in (
+        "objective.nsp",
+        "objective.sop",
+        "data.within_documents",
+        "data.weights",
+    ):
         if values[key] and values["data.sampling"] != "random":
-            raise ConfigError(f"{key} draws windows at random: use data.sampling=random")
+            raise ConfigError(
+                f"{key} draws windows at random: use data.sampling=random"
+            )
 
 
 def _check_stages(values: dict[str, Any]) -> None:
     """Raise ConfigError if `training.stages` is malformed or does not fit the other keys."""
     stages = values["training.stages"]
     if not stages:
-        raise ConfigError(f"training.stages is empty: give at least one row, such as {STAGE}")
+        raise ConfigError(
+            f"training.stages is empty: give at least one row, such as {STAGE}"
+        )
     for number, row in enumerate(stages, start=1):
         _check_stage(f"training.stages, row {number}", row, values)
     _check_untils("training.stages", stages)

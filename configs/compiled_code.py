@@ -10,7 +10,9 @@ from data import corpus
 from runs.files import locked
 from training.switches import set_for_kept_code
 
-CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
+CACHE_VARIABLE = (
+    "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
+)
 
 
 @contextmanager

@@ -40,7 +40,10 @@ class DataConfigs(Branch):
         bool, Key("no window crosses the border of two files, or rows of Parquet")
     ] = False
     weights: Annotated[
-        list, Key("shares of the windows by folder, such as [books: 2, code: 1]; empty: by size")
+        list,
+        Key(
+            "shares of the windows by folder, such as [books: 2, code: 1]; empty: by size"
+        ),
     ] = []
     tokens: Annotated[
         str,
@@ -50,13 +53,18 @@ class DataConfigs(Branch):
         ),
     ] = "characters"
     batches: Annotated[
-        str, Key("your own source of batches, file.py:name; empty: masked windows", reference=True)
+        str,
+        Key(
+            "your own source of batches, file.py:name; empty: masked windows",
+            reference=True,
+        ),
     ] = ""
     unknown_below: Annotated[
         float, Key("characters rarer than this share become [UNK]", low=0, high=1)
     ] = 0.0
     extra_characters: Annotated[
-        str, Key("characters to add to the vocabulary; --init-from adds those of its run")
+        str,
+        Key("characters to add to the vocabulary; --init-from adds those of its run"),
     ] = ""
 
     loaded: "Corpus"
@@ -89,7 +97,9 @@ def vocabulary(c: DataConfigs) -> "Vocabulary":
     objective = c.root().objective
     special_tokens = (CLS, SEP) if objective.nsp or objective.sop else ()
     if c.tokens == CHARACTERS:
-        return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens)
+        return characters_of(
+            c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens
+        )
     if is_reference(c.tokens):
         from configs.own_code import own_vocabulary
 
@@ -153,4 +163,6 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
 def validation(c: DataConfigs) -> "ValidationSet":
     from data.protocol import validation_set
 
-    return validation_set(c.validation_ids, c.vocabulary.unknown_token, c.root().torch_device)
+    return validation_set(
+        c.validation_ids, c.vocabulary.unknown_token, c.root().torch_device
+    )

@@ -48,7 +48,9 @@ def without_cuda() -> str | None:
 
     reasons = ["found no CUDA device"]
     for warning in caught:
-        text = str(warning.message).removeprefix("CUDA initialization: ").splitlines()[0]
+        text = (
+            str(warning.message).removeprefix("CUDA initialization: ").splitlines()[0]
+        )
         reasons.append(text.partition(". ")[0])
 
     return "; ".join(reasons)

@@ -49,7 +49,8 @@ class SampleConfigs(Branch):
         int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)
     ] = 5
     prompts: Annotated[
-        list, Key("texts for the samples; empty: lines of the validation text", resume=True)
+        list,
+        Key("texts for the samples; empty: lines of the validation text", resume=True),
     ] = []
 
 
@@ -60,7 +61,11 @@ class Configs(BaseConfigs):
         str, Key("name of the experiment; its runs are in LOGS/NAME", compared=False)
     ] = "mlm"
     logs: Annotated[
-        str, Key("folder for the runs; a relative path starts at the repository", compared=False)
+        str,
+        Key(
+            "folder for the runs; a relative path starts at the repository",
+            compared=False,
+        ),
     ] = "logs"
     device: Annotated[
         str, Key("auto (the best available), cpu, cuda, cuda:N or mps", resume=True)
@@ -72,7 +77,12 @@ class Configs(BaseConfigs):
         str, Key("a run whose best weights are the first ones; --init-from sets it")
     ] = ""
     callbacks: Annotated[
-        list, Key("your own callbacks, such as [my.py:MyCallback]", resume=True, reference=True)
+        list,
+        Key(
+            "your own callbacks, such as [my.py:MyCallback]",
+            resume=True,
+            reference=True,
+        ),
     ] = []
     data: DataConfigs
     masking: MaskingConfigs
@@ -112,7 +122,9 @@ def torch_device(c: Configs) -> "torch.device":
     from training.switches import set_for_device
 
     device = torch.device(c.device)
-    if c.device == "cuda" and n_started() > 1:  # each process of torchrun has a device of its own
+    if (
+        c.device == "cuda" and n_started() > 1
+    ):  # each process of torchrun has a device of its own
         device = torch.device("cuda", local_rank())
     set_for_device(device)
     return device
@@ -157,17 +169,20 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
         positions = torch.tensor(call, device=device)
         sizes = list(positions.shape)
         expected = [*sizes, n_tokens]
-        contract = (
-            f"called with inputs [2, 8] and positions {sizes}, it must return logits {expected}"
-        )
+        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits {expected}"
         try:
-            with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+            with (
+                torch.random.fork_rng([device] if device.type == "cuda" else []),
+                torch.no_grad(),
+            ):
                 shape = list(model(inputs, positions).shape)
         except Exception as error:  # whatever a user's model raises
             from configs.references import line_of
 
             reason = line_of(error) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"model.architecture: {contract}, but raises {reason}") from error
+            raise ConfigError(
+                f"model.architecture: {contract}, but raises {reason}"
+            ) from error
         if shape != expected:
             raise ConfigError(f"model.architecture: {contract}, not {shape}")
 

@@ -40,8 +40,12 @@ class Key:
     high: float = math.inf
     choices: tuple[str, ...] = ()
     resume: bool = False  # whether a resumed run may change it
-    compared: bool = True  # False: runs that differ in this key only are repeats of each other
-    reference: bool = False  # whether its value may be the user's own code, `file.py:name`
+    compared: bool = (
+        True  # False: runs that differ in this key only are repeats of each other
+    )
+    reference: bool = (
+        False  # whether its value may be the user's own code, `file.py:name`
+    )
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,9 @@ def keys_of(configs: type[BaseConfigs], prefix: str = "") -> dict[str, Setting]:
                 key = replace(key, choices=choices)
             kinds = typing.get_args(kind) or [kind]  # (int, NoneType) for int | None
             default = getattr(configs, name).value
-            settings[prefix + name] = Setting(prefix + name, kinds[0], len(kinds) > 1, default, key)
+            settings[prefix + name] = Setting(
+                prefix + name, kinds[0], len(kinds) > 1, default, key
+            )
     return settings
 
 

@@ -33,14 +33,15 @@ STRATEGY_NAMES = (
 class MaskingConfigs(Branch):
     """Keys `masking.*`. Reading `strategy` gives the masker with that strategy."""
 
-    strategy: Annotated[Any, Key("how characters are selected for masking", reference=True)] = (
-        "random"
-    )
+    strategy: Annotated[
+        Any, Key("how characters are selected for masking", reference=True)
+    ] = "random"
     masking_prob: Annotated[
         float, Key("share of the characters that are selected", above=0, high=1)
     ] = 0.15
     randomize_prob: Annotated[
-        float, Key("share of the selected that a random character replaces", low=0, high=1)
+        float,
+        Key("share of the selected that a random character replaces", low=0, high=1),
     ] = 0.1
     no_change_prob: Annotated[
         float, Key("share of the selected that stay unchanged", low=0, high=1)
@@ -57,7 +58,8 @@ class MaskingConfigs(Branch):
     mixture: Annotated[
         list,
         Key(
-            "rows {until: share of the budget, STRATEGY: share of the windows, ...}", reference=True
+            "rows {until: share of the budget, STRATEGY: share of the windows, ...}",
+            reference=True,
         ),
     ] = []
     no_mask_tokens: Annotated[
@@ -95,7 +97,9 @@ def random_token_weights(c: MaskingConfigs) -> "torch.Tensor":
     training, validation = (counts[:n_ordinary] for counts in data.counts)
     weights = torch.zeros(data.vocabulary.n_tokens)
     weights[:n_ordinary] = (
-        training.float() if c.random_tokens == "unigram" else (training + validation > 0).float()
+        training.float()
+        if c.random_tokens == "unigram"
+        else (training + validation > 0).float()
     )
     weights[c.no_mask_ids] = 0.0
     if not weights.any():

@@ -32,14 +32,20 @@ def _check_lookups(values: dict[str, Any]) -> None:
 
         n_ngrams = sum(len(ngram) <= values["model.ngrams"] for ngram in NGRAMS)
         row = values["model.d_model"] // values["model.ngram_parts"]
-        if _chars_per_batch(values) * n_ngrams * row >= 2**31:  # PyTorch counts in 32 bits
+        if (
+            _chars_per_batch(values) * n_ngrams * row >= 2**31
+        ):  # PyTorch counts in 32 bits
             raise ConfigError(
                 f"the n-grams of a batch exceed 2^31 numbers: raise {_now(values, 'training.grad_accum_steps')}"
             )
 
 
 def _chars_per_batch(values: dict[str, Any]) -> int:
-    return values["training.chars_per_step"] // values["training.grad_accum_steps"] // n_started()
+    return (
+        values["training.chars_per_step"]
+        // values["training.grad_accum_steps"]
+        // n_started()
+    )
 
 
 def least_bytes(values: dict[str, Any]) -> int:

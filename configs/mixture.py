@@ -25,9 +25,13 @@ def mixture(c: MaskingConfigs) -> "Masker":
     strategies = {}
     for _, shares in rows:
         for name in shares:
-            strategies[name] = STRATEGIES.get(name) or own_strategy(load("masking.mixture", name))
+            strategies[name] = STRATEGIES.get(name) or own_strategy(
+                load("masking.mixture", name)
+            )
 
     def mixed(text: str) -> Mixture:
-        return Mixture({name: strategy(text) for name, strategy in strategies.items()}, rows)
+        return Mixture(
+            {name: strategy(text) for name, strategy in strategies.items()}, rows
+        )
 
     return build_masker(c, mixed)

@@ -20,19 +20,29 @@ class ModelConfigs(Branch):
     d_model: Annotated[int, Key("size of the hidden vectors", low=2, high=16_384)] = 128
     n_layers: Annotated[int, Key("number of layers", low=1, high=256)] = 6
     n_heads: Annotated[
-        int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)
+        int,
+        Key("attention heads per layer; they must divide d_model", low=1, high=1_024),
     ] = 4
-    d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
+    d_ff: Annotated[
+        int, Key("hidden size of the feed-forward layers", low=1, high=65_536)
+    ] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
     ngrams: Annotated[
-        int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)
+        int,
+        Key(
+            "length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4
+        ),
     ] = 0
-    ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
+    ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = (
+        262_144
+    )
     ngram_parts: Annotated[
-        int, Key("parts of a vector; with 2, half of the n-grams fill each", low=1, high=2)
+        int,
+        Key("parts of a vector; with 2, half of the n-grams fill each", low=1, high=2),
     ] = 1
     ngram_dropout: Annotated[
-        float, Key("share of the n-grams that are left out in training", low=0, high=0.99)
+        float,
+        Key("share of the n-grams that are left out in training", low=0, high=0.99),
     ] = 0.0
 
     n_tokens: int
@@ -66,7 +76,11 @@ def modern(c: ModelConfigs) -> "nn.Module":
         dropout=c.dropout,
         ngrams=c.ngram_embedding,
     )
-    return PairModel(encoder) if isinstance(encoder, PairEncoder) else MaskedLanguageModel(encoder)
+    return (
+        PairModel(encoder)
+        if isinstance(encoder, PairEncoder)
+        else MaskedLanguageModel(encoder)
+    )
 
 
 @option(ModelConfigs.ngram_embedding)

@@ -50,7 +50,9 @@ def register(values: Mapping[str, Any]) -> None:
 
 
 @cache
-def _register(item: Any, key: str, reference: str, build: Callable[[Any, OwnCode], Any]) -> None:
+def _register(
+    item: Any, key: str, reference: str, build: Callable[[Any, OwnCode], Any]
+) -> None:
     option(item, reference)(lambda c: build(c, load(key, reference)))
 
 
@@ -75,14 +77,14 @@ def own_strategy(own: OwnCode) -> Strategy:
     """The user's strategy. Its segmenter is checked when it is made."""
     offsets = torch.arange(16).view(2, 8)
     generator = torch.Generator().manual_seed(0)
-    contract = (
-        "called with offsets [2, 8], its segmenter must return units and weights, both [2, 8]"
-    )
+    contract = "called with offsets [2, 8], its segmenter must return units and weights, both [2, 8]"
 
     def strategy(text: str) -> Segmenter:
         segmenter = own(text)
         own.check_type(segmenter, Segmenter, "a Segmenter")
-        own.check_shapes(contract, lambda: segmenter(offsets, generator, 0.0), [2, 8], [2, 8])
+        own.check_shapes(
+            contract, lambda: segmenter(offsets, generator, 0.0), [2, 8], [2, 8]
+        )
         return segmenter
 
     return strategy
@@ -99,9 +101,15 @@ def own_loss(c: Branch, own: OwnCode) -> Loss:
     if isinstance(loss, nn.Module):
         loss.to(device)
     n_tokens = c.root().data.vocabulary.n_tokens
-    logits = torch.linspace(-1, 1, 5 * n_tokens, device=device).view(5, n_tokens).requires_grad_()
+    logits = (
+        torch.linspace(-1, 1, 5 * n_tokens, device=device)
+        .view(5, n_tokens)
+        .requires_grad_()
+    )
     labels = torch.arange(5, device=device) % n_tokens
-    contract = f"called with logits [5, {n_tokens}] and labels [5], it must return losses [5]"
+    contract = (
+        f"called with logits [5, {n_tokens}] and labels [5], it must return losses [5]"
+    )
     own.check_signature(loss, 2)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         (losses,) = own.check_shapes(contract, lambda: [loss(logits, labels)], [5])
@@ -122,7 +130,9 @@ def own_tokenizer(reference: str) -> Any:
 
 def own_vocabulary(reference: str, special_tokens: Iterable[str]) -> Vocabulary:
     tokenizer = own_tokenizer(reference)
-    return CustomVocabulary(tokenizer, {"reference": reference}, (PAD, MASK, *special_tokens))
+    return CustomVocabulary(
+        tokenizer, {"reference": reference}, (PAD, MASK, *special_tokens)
+    )
 
 
 def vocabulary_of_run(run: RunFolder, values: dict[str, Any]) -> Vocabulary:
@@ -151,11 +161,17 @@ def own_batches(c: Any, objective: MaskedObjective) -> BatchSource:
     own = load("data.batches", c.data.batches)
     source = own(c.data)
     stage = c.training.all_stages[0]
-    batch_size = c.training.chars_per_step // (stage.seq_len * c.training.grad_accum_steps)
+    batch_size = c.training.chars_per_step // (
+        stage.seq_len * c.training.grad_accum_steps
+    )
     shape = (batch_size, stage.seq_len)
     contract = f"{own}: its draw{(*shape, stage.masking_prob, 0.0)} must return a Batch"
     with naming_the_line(contract):
-        for method, n_arguments in {"draw": 4, "state_dict": 0, "load_state_dict": 1}.items():
+        for method, n_arguments in {
+            "draw": 4,
+            "state_dict": 0,
+            "load_state_dict": 1,
+        }.items():
             own.check_signature(getattr(source, method), n_arguments, method)
         before = deepcopy(source.state_dict())
         batch = source.draw(*shape, stage.masking_prob, 0.0)

@@ -27,7 +27,9 @@ LARGEST = 1_000_000  # bytes of a file
 FOLIO = {path.parent.name for path in ROOT.glob("*/__init__.py")}  # its packages
 
 _modules: dict[Path, ModuleType] = {}
-_neighbors: dict[str, Path] = {}  # modules that the user's files import from their own folders
+_neighbors: dict[
+    str, Path
+] = {}  # modules that the user's files import from their own folders
 _sources: dict[Path, bytes] = {}  # of both
 
 
@@ -61,7 +63,10 @@ def absolute(key: str, path: Path) -> Path:
         if file.is_file():
             return file
         reason = "No such file"
-    except (OSError, RuntimeError) as error:  # RuntimeError: ~unknown_user, a loop of links
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # RuntimeError: ~unknown_user, a loop of links
         reason = str(error)
     raise ConfigError(f"{key}: cannot read {path} ({reason})")
 
@@ -89,14 +94,18 @@ class OwnCode:
             return
         except TypeError as error:
             name = name or self.name
-            raise self.error(f"{name} must take {n_arguments} argument(s): {error}") from error
+            raise self.error(
+                f"{name} must take {n_arguments} argument(s): {error}"
+            ) from error
 
     def check_type(self, value: Any, kind: Any, name: str) -> None:
         """Raise ConfigError if a value that the user's code has returned is not of the kind."""
         if not isinstance(value, kind):
             raise self.error(f"it must return {name}, not {type(value).__name__}")
 
-    def check_shapes(self, contract: str, function: Callable[[], Any], *shapes: list[int]) -> Any:
+    def check_shapes(
+        self, contract: str, function: Callable[[], Any], *shapes: list[int]
+    ) -> Any:
         """Call the user's code, which must return tensors of these shapes; returns the tensors."""
         with naming_the_line(f"{self}: {contract}, but raises"):
             tensors = function()
@@ -184,7 +193,9 @@ def is_of_user(name: str, file: Path, folder: Path) -> bool:
     parts = list(file.relative_to(folder).with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
-    return parts == name.split(".") and (folder != ROOT.resolve() or parts[0] not in FOLIO)
+    return parts == name.split(".") and (
+        folder != ROOT.resolve() or parts[0] not in FOLIO
+    )
 
 
 def line_of(error: BaseException) -> str | None:
@@ -199,7 +210,9 @@ def line_of(error: BaseException) -> str | None:
         places = [(frame.filename, frame.lineno) for frame in reversed(frames)]
     for file, number in places:
         if Path(file) in _sources:
-            return f"{Path(file).name}, line {number}: {type(error).__name__}: {message}"
+            return (
+                f"{Path(file).name}, line {number}: {type(error).__name__}: {message}"
+            )
     return None
 
 
@@ -217,7 +230,10 @@ def keep(run: RunFolder, values: dict[str, Any], keys: list[str]) -> None:
     for number, folder in enumerate(folders):
         for path, content in _sources.items():
             if folder in path.parents:
-                copies[path] = (f"{number}/{path.relative_to(folder).as_posix()}", content)
+                copies[path] = (
+                    f"{number}/{path.relative_to(folder).as_posix()}",
+                    content,
+                )
     run.save_code(copies)
 
 
@@ -254,8 +270,12 @@ def _state(path: Path, sha256: str) -> str:
     return "" if is_same else "has changed"
 
 
-def with_originals(values: dict[str, Any], keys: list[str], run: RunFolder) -> dict[str, Any]:
+def with_originals(
+    values: dict[str, Any], keys: list[str], run: RunFolder
+) -> dict[str, Any]:
     """The values with the paths of the user's files in place of those of the run's copies."""
     folder = run.code_path.resolve()
-    originals = {folder / facts["copy"]: Path(path) for path, facts in run.code().items()}
+    originals = {
+        folder / facts["copy"]: Path(path) for path, facts in run.code().items()
+    }
     return replaced(values, keys, lambda _, path: originals.get(path, path))

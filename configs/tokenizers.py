@@ -27,12 +27,20 @@ def check_tokens(values: dict[str, Any]) -> None:
                 f"data.tokens={tokens}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
             )
     if tokens != CHARACTERS:
-        for key in ("data.unknown_below", "data.extra_characters", "masking.no_mask_tokens"):
+        for key in (
+            "data.unknown_below",
+            "data.extra_characters",
+            "masking.no_mask_tokens",
+        ):
             if values[key]:
-                raise ConfigError(f"{key} requires data.tokens=characters (now {tokens})")
+                raise ConfigError(
+                    f"{key} requires data.tokens=characters (now {tokens})"
+                )
 
 
-def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:
+def read_tokens(
+    values: dict[str, Any], resumed: RunFolder | None = None
+) -> dict[str, Any]:
     """The values of a run that will be trained, with the absolute path of its tokenizer, which can
     be loaded.
 
@@ -50,7 +58,9 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
 
     tokenizer = library() if match else read_tokenizer(Path(path))
     own = resumed.vocabulary().get("tokenizer") if resumed else tokenizer
-    if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
+    if (
+        resumed and match
+    ):  # it finds its own BPE in the cache, which may have been emptied
         from data.tokens.bpe import cache_path
 
         with contextlib.suppress(OSError):
@@ -64,7 +74,9 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
 
 
 def _path(tokens: str) -> Path:
-    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: ~unknown_user, a loop of links
+    with contextlib.suppress(
+        OSError, RuntimeError
+    ):  # RuntimeError: ~unknown_user, a loop of links
         path = Path(tokens).expanduser().resolve()
         if path.exists():
             return path
@@ -88,5 +100,8 @@ def inherited(run: RunFolder, overridden: dict[str, Any]) -> dict[str, Any]:
             f"data.tokens={tokens} differs from the tokens of {run.path.name}:"
             " its weights are for characters"
         )
-    characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]
+    characters = [
+        *vocabulary["characters"],
+        *overridden.get("data.extra_characters", ""),
+    ]
     return {"data.extra_characters": "".join(sorted(set(characters)))}

@@ -27,15 +27,20 @@ STAGES = "rows {until: share of the budget, seq_len: characters, masking_prob (o
 class ObjectiveConfigs(Branch):
     """Keys `objective.*`: a second objective beside the masked characters."""
 
-    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = (
-        False
-    )
+    nsp: Annotated[
+        bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")
+    ] = False
     sop: Annotated[
-        bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")
+        bool,
+        Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?"),
     ] = False
 
     loss: Annotated[
-        Any, Key("the loss at each masked position; loss.valid stays cross-entropy", reference=True)
+        Any,
+        Key(
+            "the loss at each masked position; loss.valid stays cross-entropy",
+            reference=True,
+        ),
     ] = "cross_entropy"
 
     pairs: str
@@ -63,14 +68,17 @@ class TrainingConfigs(Branch):
         int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)
     ] = None
     max_chars: Annotated[
-        int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)
+        int | None,
+        Key("stop after this many characters", low=1, high=10**15, resume=True),
     ] = None
     max_seconds: Annotated[
-        float | None, Key("stop after this many seconds", above=0, high=10**9, resume=True)
+        float | None,
+        Key("stop after this many seconds", above=0, high=10**9, resume=True),
     ] = 180.0
     stages: Annotated[list, Key(STAGES, resume=True)] = [{"until": 1.0, "seq_len": 64}]
     chars_per_step: Annotated[
-        int, Key("characters per step, over all windows of the batch", low=1, high=2**30)
+        int,
+        Key("characters per step, over all windows of the batch", low=1, high=2**30),
     ] = 2048
     grad_accum_steps: Annotated[
         int,
@@ -81,23 +89,36 @@ class TrainingConfigs(Branch):
             resume=True,
         ),
     ] = 1
-    optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = "muon"
+    optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = (
+        "muon"
+    )
     learning_rate: Annotated[float, Key(ADAMW_RATE, above=0, high=100)] = 2e-3
     table_learning_rate: Annotated[
         float, Key("peak learning rate of the n-gram table", above=0, high=100)
     ] = 0.02
-    muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = (
-        0.02
-    )
+    muon_learning_rate: Annotated[
+        float, Key("peak learning rate of Muon", above=0, high=100)
+    ] = 0.02
     muon_momentum: Annotated[
         float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)
     ] = 0.95
-    weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
+    weight_decay: Annotated[
+        float, Key("weight decay of AdamW and Muon", low=0, high=10)
+    ] = 0.01
     warmup: Annotated[
-        float, Key("share of the budget with a rising learning rate", low=0, high=1, resume=True)
+        float,
+        Key(
+            "share of the budget with a rising learning rate",
+            low=0,
+            high=1,
+            resume=True,
+        ),
     ] = 0.05
     decay: Annotated[
-        float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)
+        float,
+        Key(
+            "final share of the budget, with a falling rate", low=0, high=1, resume=True
+        ),
     ] = 0.4
     final_learning_rate: Annotated[
         float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)
@@ -109,17 +130,28 @@ class TrainingConfigs(Branch):
         Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")
     ] = "auto"
     parallel: Annotated[
-        Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)
+        Literal["ddp", "fsdp"],
+        Key("ddp: a model per process; fsdp: sharded", resume=True),
     ] = "ddp"
     threads: Annotated[
-        int, Key("threads; 0: all, or chosen if only time is limited", low=0, high=512, resume=True)
+        int,
+        Key(
+            "threads; 0: all, or chosen if only time is limited",
+            low=0,
+            high=512,
+            resume=True,
+        ),
     ] = 0
-    compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
+    compile: Annotated[
+        bool, Key("compile the step, if a compiler is found", resume=True)
+    ] = True
     cuda_graph: Annotated[
-        bool, Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True)
+        bool,
+        Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True),
     ] = True
     evaluations: Annotated[
-        int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)
+        int,
+        Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True),
     ] = 20
 
     network: "nn.Module"
@@ -157,7 +189,9 @@ def autocast(c: TrainingConfigs) -> bool:
         return c.precision == "bfloat16"
     if c.root().torch_device.type == "cpu":
         is_large = c.root().model.d_model >= 128  # 64 gains 5% at most
-        return CPU_HAS_BFLOAT16 and is_large and isinstance(c.network, MaskedLanguageModel)
+        return (
+            CPU_HAS_BFLOAT16 and is_large and isinstance(c.network, MaskedLanguageModel)
+        )
     return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(
         including_emulation=False
     )
@@ -189,9 +223,15 @@ def adamw(c: TrainingConfigs) -> "list[Optimizer]":
     return adamw_of(c)
 
 
-def adamw_of(c: TrainingConfigs, left_out: "Sequence[nn.Parameter]" = ()) -> "list[Optimizer]":
+def adamw_of(
+    c: TrainingConfigs, left_out: "Sequence[nn.Parameter]" = ()
+) -> "list[Optimizer]":
     from training import optimizers
 
-    rate = c.learning_rate * 128 / c.root().model.d_model  # the best rate falls so: docs/scaling.md
+    rate = (
+        c.learning_rate * 128 / c.root().model.d_model
+    )  # the best rate falls so: docs/scaling.md
     rates = {"learning_rate": rate, "table_learning_rate": c.table_learning_rate}
-    return optimizers.adamw(c.network, left_out=left_out, weight_decay=c.weight_decay, **rates)
+    return optimizers.adamw(
+        c.network, left_out=left_out, weight_decay=c.weight_decay, **rates
+    )

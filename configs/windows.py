@@ -28,10 +28,14 @@ def windows_of(root: Any, longest: int, seed: int) -> Windows | Prefetched:
         return _windows_of(root, c.training_ids, longest, seed)
     check_large_text(root, longest)
     windows = _windows_of(root, c.stored_tokens.training, longest, seed)
-    return Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu")
+    return Prefetched(
+        windows, root.torch_device, in_thread=root.torch_device.type != "cpu"
+    )
 
 
-def _windows_of(root: Any, ids: torch.Tensor | StoredIds, longest: int, seed: int) -> Windows:
+def _windows_of(
+    root: Any, ids: torch.Tensor | StoredIds, longest: int, seed: int
+) -> Windows:
     c = root.data
     if root.objective.pairs:
         return PairWindows(
@@ -74,8 +78,12 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
         folders = torch.arange(len(folders)) + 1
     shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
     windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
-    n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(prepend=folders.new_zeros(1))
-    for folder, weight, n in zip(n_chars, shares.tolist(), n_starts.tolist(), strict=True):
+    n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(
+        prepend=folders.new_zeros(1)
+    )
+    for folder, weight, n in zip(
+        n_chars, shares.tolist(), n_starts.tolist(), strict=True
+    ):
         if weight and not n:
             raise CorpusError(
                 f"data.weights: no training text of {folder!r} has {longest:,} tokens: give it weight 0"
@@ -92,7 +100,12 @@ def check_large_text(root: Any, longest: int) -> None:
     c, n_tokens = root.data, len(root.data.training_ids)
     n_cells = n_tokens // min(row["seq_len"] for row in root.training.stages)
     for key, is_set, n_bytes, instead in (
-        ("data.sampling=shuffled", c.sampling == "shuffled", BYTES_PER_CELL * n_cells, "random"),
+        (
+            "data.sampling=shuffled",
+            c.sampling == "shuffled",
+            BYTES_PER_CELL * n_cells,
+            "random",
+        ),
         (
             "masking.masks=static",
             root.masking.masks == "static",

@@ -15,11 +15,17 @@ class Batch(NamedTuple):
     lies in window i, is faster. `[n]` has any positions in any order.
     """
 
-    inputs: torch.Tensor  # [batch, seq_len] token ids, corrupted at the masked positions
+    inputs: (
+        torch.Tensor
+    )  # [batch, seq_len] token ids, corrupted at the masked positions
     positions: torch.Tensor  # [batch, n] or [n]
-    labels: torch.Tensor  # the original ids there, or IGNORED_LABEL; as many as positions
+    labels: (
+        torch.Tensor
+    )  # the original ids there, or IGNORED_LABEL; as many as positions
     offsets: torch.Tensor | None = None  # of these characters in the training text
-    attention_mask: torch.Tensor | None = None  # [batch, seq_len] bool, False at padding
+    attention_mask: torch.Tensor | None = (
+        None  # [batch, seq_len] bool, False at padding
+    )
     # more tensors for an objective, each [batch, ...]: segments and pair_labels, for example
     extras: dict[str, torch.Tensor] = {}
 
@@ -37,7 +43,9 @@ class BatchSource(Protocol):
     `observe(batch, losses)`: `losses` are the model's, in nats, in the shape of `batch.positions`.
     """
 
-    def draw(self, batch_size: int, seq_len: int, masking_prob: float, progress: float) -> Batch:
+    def draw(
+        self, batch_size: int, seq_len: int, masking_prob: float, progress: float
+    ) -> Batch:
         """A batch with inputs `[batch_size, seq_len]`, on any device. `masking_prob` is the masking
         rate of the stage; `progress` is the share of the training budget that is spent."""
         ...

@@ -9,7 +9,10 @@ def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> N
     """Raise ValueError, with a message of one line, unless a batch keeps the contract."""
     _expect(isinstance(batch, Batch), "it must return a data.batch.Batch")
     shape = (batch_size, seq_len)
-    _expect(batch.inputs.shape == shape, f"inputs must be {list(shape)}: {_shape(batch.inputs)}")
+    _expect(
+        batch.inputs.shape == shape,
+        f"inputs must be {list(shape)}: {_shape(batch.inputs)}",
+    )
     _expect(
         batch.positions.ndim == 1 or batch.positions.shape[:-1] == (batch_size,),
         f"positions must be [n] or [{batch_size}, n]: {_shape(batch.positions)}",
@@ -22,17 +25,27 @@ def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> N
         tensor = getattr(batch, name)
         _expect(tensor.dtype == torch.int64, f"{name} must be int64: {tensor.dtype}")
 
-    _expect(_all_below(batch.inputs, n_tokens), f"inputs must be ids from 0 to {n_tokens - 1}")
+    _expect(
+        _all_below(batch.inputs, n_tokens),
+        f"inputs must be ids from 0 to {n_tokens - 1}",
+    )
     labels = batch.labels[batch.labels != IGNORED_LABEL]
-    _expect(_all_below(labels, n_tokens), f"labels must be ids from 0 to {n_tokens - 1}, or -100")
+    _expect(
+        _all_below(labels, n_tokens),
+        f"labels must be ids from 0 to {n_tokens - 1}, or -100",
+    )
     _check_places(batch)
     if batch.attention_mask is not None:
         mask = batch.attention_mask
         _expect(mask.dtype == torch.bool, f"attention_mask must be bool: {mask.dtype}")
-        _expect(mask.shape == shape, f"attention_mask must be {list(shape)}: {_shape(mask)}")
+        _expect(
+            mask.shape == shape, f"attention_mask must be {list(shape)}: {_shape(mask)}"
+        )
 
     for name, tensor in batch.extras.items():
-        _expect(len(tensor) == batch_size, f"extras: {name} must be [{batch_size}, ...]")
+        _expect(
+            len(tensor) == batch_size, f"extras: {name} must be [{batch_size}, ...]"
+        )
 
 
 def _check_places(batch: Batch) -> None:

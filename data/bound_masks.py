@@ -16,9 +16,13 @@ def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
     """
     generator = np.random.Generator(np.random.PCG64([SEED, rounds]))
     n_windows, seq_len = validation.windows.shape
-    places = (generator.permutation(n_windows) + generator.random(n_windows)) / n_windows
+    places = (
+        generator.permutation(n_windows) + generator.random(n_windows)
+    ) / n_windows
     shares = torch.from_numpy((np.arange(rounds)[:, None] + places) / rounds)
-    maskable = validation.without_unknown(torch.ones(n_windows, seq_len, dtype=torch.bool)).cpu()
+    maskable = validation.without_unknown(
+        torch.ones(n_windows, seq_len, dtype=torch.bool)
+    ).cpu()
     keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len)))
     ranks = keys.masked_fill(~maskable, 2.0).argsort(-1).argsort(-1)
     counts = (shares * maskable.sum(-1)).long() + 1

@@ -20,12 +20,12 @@ from data.text.stored import StoredText, path_of_large_text
 from runs.reading import read_bytes
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
-TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+TINY_SHAKESPEARE_SHA256 = (
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+)
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
-HOW_TO_GET_IT = (
-    f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
-)
+HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
 # bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
 IN_MEMORY = 4_000_000
 
@@ -55,7 +55,9 @@ class Corpus:
     stored: StoredText | None = field(default=None, repr=False)
 
     @classmethod
-    def from_text(cls, name: str, text: str, automaton: Automaton | None = None) -> "Corpus":
+    def from_text(
+        cls, name: str, text: str, automaton: Automaton | None = None
+    ) -> "Corpus":
         """Split a text: the first 90% of its characters are for training, the rest for validation."""
         split = int(len(text) * 0.9)
         return cls(name, text[:split], text[split:], automaton)
@@ -70,7 +72,9 @@ class Corpus:
     @property
     def is_sample(self) -> bool:
         """Whether `training` is only a part of the training text."""
-        return self.stored is not None and sum(self.stored.n_training) > len(self.training)
+        return self.stored is not None and sum(self.stored.n_training) > len(
+            self.training
+        )
 
     @property
     def sha256(self) -> str:
@@ -109,7 +113,9 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
     path = str(Path(name).expanduser().resolve())
     # config files, plots and metrics could not hold it
     if not is_unicode(path):
-        raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
+        raise CorpusError(
+            f"data.corpus: the name {path!r} is not UTF-8: rename the file"
+        )
     if large is None:
         return Corpus.from_text(path, text)
 

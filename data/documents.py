@@ -17,7 +17,9 @@ def joined(name: str, documents: Iterable[str]) -> Corpus:
             kind = type(document).__name__
             raise CorpusError(f"{name}: document {number} is not a string, but {kind}")
         if not is_unicode(document):
-            raise CorpusError(f"{name}: document {number} has a lone surrogate: remove it")
+            raise CorpusError(
+                f"{name}: document {number} has a lone surrogate: remove it"
+            )
         texts.append(document)
 
     if not any(texts):

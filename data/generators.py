@@ -21,11 +21,15 @@ def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
 
 def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
     """The states of PyTorch's own generators, which dropout uses, for the CPU and for `device`."""
-    of_device = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    of_device = (
+        {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    )
     return {"cpu": torch.get_rng_state()} | of_device
 
 
-def restore_rng_states(states: Mapping[str, torch.Tensor], device: torch.device) -> None:
+def restore_rng_states(
+    states: Mapping[str, torch.Tensor], device: torch.device
+) -> None:
     """Set PyTorch's own generators to what `rng_states` returned, possibly on another kind of
     device."""
     torch.set_rng_state(states["cpu"])

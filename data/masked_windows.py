@@ -14,11 +14,15 @@ from data.windows.prefetch import Prefetched
 class MaskedWindows:
     """Draws windows and masks them."""
 
-    def __init__(self, windows: Windows | Prefetched, masker: Masker | IndependentMasker):
+    def __init__(
+        self, windows: Windows | Prefetched, masker: Masker | IndependentMasker
+    ):
         self.windows = windows
         self.masker = masker
 
-    def draw(self, batch_size: int, seq_len: int, masking_prob: float, progress: float) -> Batch:
+    def draw(
+        self, batch_size: int, seq_len: int, masking_prob: float, progress: float
+    ) -> Batch:
         """A batch of masked windows, `[batch_size, seq_len]`."""
         drawn = self.windows.draw(batch_size, seq_len)
         batch = self.masker(drawn.tokens, drawn.offsets, masking_prob, progress)
@@ -34,7 +38,10 @@ class MaskedWindows:
         self.masker.observe(batch, losses)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"windows": self.windows.state_dict(), "masker": self.masker.state_dict()}
+        return {
+            "windows": self.windows.state_dict(),
+            "masker": self.masker.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.windows.load_state_dict(state["windows"])

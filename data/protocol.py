@@ -40,11 +40,15 @@ class ValidationSet:
     def without_unknown(self, masked: torch.Tensor) -> torch.Tensor:
         """Other masks `[n_windows, 256]` of the windows, without positions that hold `[UNK]`."""
         masked = masked.to(self.windows.device)
-        return masked if self.unknown is None else masked & (self.windows != self.unknown)
+        return (
+            masked if self.unknown is None else masked & (self.windows != self.unknown)
+        )
 
 
 def validation_set(
-    validation_ids: torch.Tensor, unknown: int | None = None, device: torch.device | None = None
+    validation_ids: torch.Tensor,
+    unknown: int | None = None,
+    device: torch.device | None = None,
 ) -> ValidationSet:
     """The windows and masks of a validation text `[n_validation_tokens]`, on its device or another
     one.
@@ -61,7 +65,9 @@ def validation_set(
         )
 
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
-    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)]
+    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[
+        torch.from_numpy(kept)
+    ]
     windows = windows.to(device).long()
     masked = protocol_masks(len(windows)).to(windows.device)
     validation = ValidationSet(windows, masked, unknown)
@@ -77,5 +83,9 @@ def validation_set(
 def protocol_masks(n_windows: int) -> torch.Tensor:
     """The masked positions: bool `[n_windows, 256]`, the same on every machine (NumPy on the CPU)."""
     generator = np.random.Generator(np.random.PCG64(SEED))
-    ranks = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1, kind="stable").argsort(axis=1)
+    ranks = (
+        generator.random((n_windows, WINDOW_LEN))
+        .argsort(axis=1, kind="stable")
+        .argsort(axis=1)
+    )
     return torch.from_numpy(ranks < N_MASKED)

@@ -36,13 +36,17 @@ class Vocabulary:
     # [n_tokens] int64, characters that begin in each token; None: always one
     lengths: torch.Tensor | None = None
 
-    def __init__(self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)):
+    def __init__(
+        self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)
+    ):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
         self.characters = sorted(set(characters))
         texts = {c: c.encode("utf-8", "surrogatepass") for c in self.characters}
         self.number_tokens(texts, special_tokens)
 
-    def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
+    def number_tokens(
+        self, texts: Mapping[str, bytes], special_tokens: Iterable[str]
+    ) -> None:
         """Number the tokens. `texts` are the ordinary tokens by name, with their text in UTF-8."""
         self.ordinary = list(texts)
         self.surfaces = list(texts.values())
@@ -71,10 +75,14 @@ class Vocabulary:
 
         Raises ValueError, naming the first unknown character, if there is no `[UNK]`.
         """
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        codes = np.frombuffer(
+            text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32
+        )
         ids = self._id_of_code[codes]
         if (ids < 0).any():
-            raise ValueError(f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary")
+            raise ValueError(
+                f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary"
+            )
 
         return torch.from_numpy(ids)
 
@@ -84,7 +92,9 @@ class Vocabulary:
         without it."""
         unknown = -1 if self.unknown_token is None else self.unknown_token
         id_of_code = np.full(sys.maxunicode + 1, unknown)
-        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_ordinary)
+        id_of_code[[ord(character) for character in self.characters]] = np.arange(
+            self.n_ordinary
+        )
         return id_of_code
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
@@ -111,7 +121,10 @@ class Vocabulary:
 
 
 def characters_of(
-    counts: Counter[str], extra: str, unknown_below: float, special_tokens: Iterable[str]
+    counts: Counter[str],
+    extra: str,
+    unknown_below: float,
+    special_tokens: Iterable[str],
 ) -> Vocabulary:
     """The vocabulary of the characters that a corpus `counts`, and of `extra` ones.
 

@@ -31,7 +31,9 @@ class ExchangeTime(Callback):
         with profile(acc_events=True):
             pass
 
-    def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
+    def adjust(
+        self, trainer: Trainer, stage: Stage, factor: float
+    ) -> tuple[Stage, float]:
         self.n_steps += 1
         if self.n_steps == MEASURED_STEP:
             activities = [ProfilerActivity.CPU]

@@ -12,9 +12,7 @@ from distributed.launch import started_by_torchrun
 if TYPE_CHECKING:
     from training.loop import Trainer
 
-STOPPED = (
-    b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends without saving\n"
-)
+STOPPED = b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends without saving\n"
 
 
 def stopping_signals() -> list[signal.Signals]:
@@ -42,7 +40,10 @@ class Interruption:
     def watched(self) -> Iterator[None]:
         handlers = dict.fromkeys(stopping_signals(), self._stop)
         handlers[signal.SIGCONT] = self._continue
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        before = {
+            number: signal.signal(number, handler)
+            for number, handler in handlers.items()
+        }
         try:
             yield
         finally:
@@ -57,7 +58,9 @@ class Interruption:
         if started_by_torchrun():
             return
         signal.signal(number, signal.SIG_DFL)
-        with suppress(OSError):  # stderr may be a pipe to `tee`, which Ctrl-C has ended too
+        with suppress(
+            OSError
+        ):  # stderr may be a pipe to `tee`, which Ctrl-C has ended too
             os.write(2, STOPPED)
 
     def _leave_terminals(self) -> None:

@@ -94,31 +94,49 @@ class ParallelUpdate(InAllProcesses, Update):
         self.is_sharded = is_sharded(next(self.model.parameters()))
         self.module: Any = Loss(self.model, self.objective)
         if not self.is_sharded:
-            from torch.nn.parallel import DistributedDataParallel  # the import takes a second
+            from torch.nn.parallel import (
+                DistributedDataParallel,
+            )  # the import takes a second
 
             # not in PyTorch 2.11
-            is_new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+            is_new = (
+                "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+            )
             # No training step changes buffers. Gradients are views of what is exchanged, which
             # saves two copies.
             sync_buffers = "forward_sync_buffers" if is_new else "broadcast_buffers"
-            options: dict[str, Any] = {sync_buffers: False, "gradient_as_bucket_view": True}
+            options: dict[str, Any] = {
+                sync_buffers: False,
+                "gradient_as_bucket_view": True,
+            }
             self.module = DistributedDataParallel(self.module, **options)
 
-    def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
+    def forward_backward(
+        self, batch: Batch, counts: Sums, is_last: bool = False
+    ) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
         if self.is_sharded:
             self.module.model.set_requires_gradient_sync(is_last)
         with nullcontext() if is_last or self.is_sharded else self.module.no_sync():
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            with torch.autocast(
+                self.device.type, torch.bfloat16, enabled=self.autocast
+            ):
                 outcome = self.module(mine)
             # The average over processes is then their sum.
-            (self.objective.normalized(outcome.sums, counts) * self.processes.n).backward()
+            (
+                self.objective.normalized(outcome.sums, counts) * self.processes.n
+            ).backward()
         return outcome.detached()
 
     def summed(self, sums: Sequence[Sums]) -> Sums:
         mine = super().summed(sums)
-        totals = self.processes.sum(torch.stack([scalar.double() for scalar in mine.values()]))
-        return {name: total.to(mine[name].dtype) for name, total in zip(mine, totals, strict=True)}
+        totals = self.processes.sum(
+            torch.stack([scalar.double() for scalar in mine.values()])
+        )
+        return {
+            name: total.to(mine[name].dtype)
+            for name, total in zip(mine, totals, strict=True)
+        }
 
     def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         norm = super().total_norm(gradients)
@@ -139,7 +157,9 @@ class ParallelUpdate(InAllProcesses, Update):
         rank = self.processes.rank
         # One at a time, in place: the device may not hold all whole tensors.
         for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            parameters = [
+                p for group in optimizer.param_groups for p in group["params"]
+            ]
             for number, values in its["state"].items():
                 replace_by_shards(values, parameters[number])
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
@@ -154,7 +174,9 @@ def replace_by_shards(state: dict[str, Any], parameter: torch.Tensor) -> None:
     that they are mapped from may be replaced."""
     for name, value in state.items():
         if isinstance(value, torch.Tensor):
-            state[name] = sharded_like(value, parameter) if value.shape else value.clone()
+            state[name] = (
+                sharded_like(value, parameter) if value.shape else value.clone()
+            )
 
 
 class ParallelStep(InAllProcesses, TrainingStep):
@@ -187,7 +209,9 @@ class ParallelMuon(InAllProcesses, Muon):
         own = chunk[min(rank, len(chunk) - 1)]
         mine = orthogonal(self.directions([own], group["momentum"])).contiguous()
         for owner, matrix in enumerate(chunk):
-            update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
+            update = self.processes.copy(
+                mine if owner == rank else torch.empty_like(mine), owner
+            )
             self.apply([matrix], update, group)
 
     def update_sharded(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
@@ -198,7 +222,8 @@ class ParallelMuon(InAllProcesses, Muon):
         size = -(-rows // n)
         n_rows = local(chunk[0]).shape[0]
         blocks = pad(
-            self.directions(chunk, group["momentum"]), (0, 0, 0, size - n_rows, 0, n - len(chunk))
+            self.directions(chunk, group["momentum"]),
+            (0, 0, 0, size - n_rows, 0, n - len(chunk)),
         )
         # one name, so that memory is freed
         blocks = self.processes.exchange(blocks).flatten(0, 1)[None, :rows]
@@ -307,7 +332,9 @@ class ParallelRecorder(InAllProcesses, Recorder):
             self.best = None
             self.processes.from_first(trainer.is_best_written)
 
-    def save(self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool) -> None:
+    def save(
+        self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool
+    ) -> None:
         try:
             super().save(trainer, weights, state, is_last)
             if is_last and not trainer.is_best_written:
@@ -326,7 +353,9 @@ class RowWriter(InAllProcesses, Callback):
         if best is not None and has_shards(best.values()):
             trainer.is_best_written = help_to_write(best, self.processes)
 
-    def save(self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool) -> None:
+    def save(
+        self, trainer: Any, weights: Weights, state: dict[str, Any], is_last: bool
+    ) -> None:
         if has_shards(weights.values()):
             tensors = Content.of(weights, state).tensors
             trainer.is_best_written = help_to_write(tensors, self.processes)

@@ -91,7 +91,9 @@ class Processes:
                 raise DifferentProcessError(f"process {number}: {its}")
             for name, first in loaded[0].items():
                 if its.get(name) != first:
-                    difference = f"its {name} is {_shown(its.get(name))}, not {_shown(first)}"
+                    difference = (
+                        f"its {name} is {_shown(its.get(name))}, not {_shown(first)}"
+                    )
                     raise DifferentProcessError(
                         f"process {number} differs from process 0: {difference}"
                     )
@@ -119,7 +121,11 @@ class Processes:
             torch.cuda.set_device(local_rank())
         self.of_all()
         dist.init_process_group(
-            backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT
+            backend,
+            store=store_of_attempt(),
+            rank=self.rank,
+            world_size=self.n,
+            timeout=TIMEOUT,
         )
 
     def copy(self, tensor: torch.Tensor, rank: int = 0) -> torch.Tensor:
@@ -149,7 +155,9 @@ def naming_lost_processes() -> Iterator[None]:
     except RuntimeError as error:
         if GLOO_HANGS in str(error):
             raise StoppedError(HANGS) from error
-        if isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST):
+        if isinstance(error, dist.DistError) or any(
+            text in str(error) for text in GLOO_LOST
+        ):
             raise StoppedError(LOST) from error
         raise
 

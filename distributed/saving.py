@@ -52,7 +52,9 @@ def save_together(content: Content, processes: Processes, path: Path) -> None:
     written = path.with_name(f"{path.name}.{os.getpid()}.{next(NUMBERS)}.tmp")
     try:
         written.write_bytes(header)
-        os.truncate(written, size)  # rows that do not arrive are then zeros, not a shorter file
+        os.truncate(
+            written, size
+        )  # rows that do not arrive are then zeros, not a shorter file
         processes.from_first({"written": str(written), "begins": begins})
         checksums = write_rows(written, begins, content.tensors, processes)
         finish(written, header, content, checksums)
@@ -62,16 +64,23 @@ def save_together(content: Content, processes: Processes, path: Path) -> None:
         raise
 
 
-def finish(written: Path, header: bytes, content: Content, checksums: Sequence[int]) -> None:
+def finish(
+    written: Path, header: bytes, content: Content, checksums: Sequence[int]
+) -> None:
     """Check that the rows of all processes are in the file, and add the hash."""
     tensors, _ = map_file(written)
     sharded = [name for name, tensor in content.tensors.items() if is_sharded(tensor)]
     for rank, expected in enumerate(checksums):
         share = Processes(rank, len(checksums)).share
-        if checksum(tensors[name][share(len(tensors[name]))] for name in sharded) != expected:
+        if (
+            checksum(tensors[name][share(len(tensors[name]))] for name in sharded)
+            != expected
+        ):
             raise OSError(errno.EIO, f"rows of process {rank} are missing in the file")
     with open(written, "r+b") as file:
-        file.write(header.replace(UNKNOWN.encode(), digest(tensors, content.text).encode(), 1))
+        file.write(
+            header.replace(UNKNOWN.encode(), digest(tensors, content.text).encode(), 1)
+        )
     flush(written)
 
 
@@ -90,7 +99,10 @@ def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> 
 
 
 def write_rows(
-    written: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], processes: Processes
+    written: Path,
+    begins: Mapping[str, int],
+    tensors: Mapping[str, Any],
+    processes: Processes,
 ) -> list[int]:
     """Write this process's rows of sharded tensors at their offsets; the first one also writes the
     other tensors.
@@ -151,7 +163,9 @@ def checksum(tensors: Iterable[torch.Tensor]) -> int:
 def layout(content: Content) -> tuple[bytes, dict[str, int], int]:
     """The header of a safetensors file, where in the file each tensor begins, and the size of the
     file."""
-    entries: dict[str, Any] = {"__metadata__": {"sha256": UNKNOWN, "state": content.text}}
+    entries: dict[str, Any] = {
+        "__metadata__": {"sha256": UNKNOWN, "state": content.text}
+    }
     tensors = content.tensors
     offsets = {}
     end = 0

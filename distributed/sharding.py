@@ -25,7 +25,9 @@ def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
     as in the default architecture, no process ever has the whole model. Later, one layer at a time
     is gathered.
     """
-    from torch.distributed.device_mesh import init_device_mesh  # these imports take a second
+    from torch.distributed.device_mesh import (
+        init_device_mesh,
+    )  # these imports take a second
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -61,9 +63,9 @@ def whole(tensor: Any) -> torch.Tensor:
 
 def rows_of(tensor: Any) -> slice:
     """The rows of a sharded tensor that this process has."""
-    return Processes(tensor.device_mesh.get_local_rank(), tensor.device_mesh.size()).share(
-        len(tensor)
-    )
+    return Processes(
+        tensor.device_mesh.get_local_rank(), tensor.device_mesh.size()
+    ).share(len(tensor))
 
 
 def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:

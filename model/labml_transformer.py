@@ -24,11 +24,16 @@ class LabmlTransformer(nn.Module):
         self.generator = generator
 
     def forward(
-        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in
         MaskedLanguageModel."""
-        mask = None if attention_mask is None else attention_mask.t()[None]  # [1, seq_len, batch]
+        mask = (
+            None if attention_mask is None else attention_mask.t()[None]
+        )  # [1, seq_len, batch]
         x = self.encoder(self.src_embed(inputs.t()), mask)  # [seq_len, batch, d_model]
         x = x.transpose(0, 1).flatten(0, 1)
         if positions is not None:

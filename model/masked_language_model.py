@@ -23,7 +23,10 @@ class MaskedLanguageModel(nn.Module):
         self.decoder_bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
 
     def forward(
-        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
@@ -36,4 +39,6 @@ class MaskedLanguageModel(nn.Module):
 
     def predict(self, x: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` for the encoder's vectors `[..., d_model]`."""
-        return nn.functional.linear(self.head(x), self.encoder.embedding.weight, self.decoder_bias)
+        return nn.functional.linear(
+            self.head(x), self.encoder.embedding.weight, self.decoder_bias
+        )

@@ -22,7 +22,9 @@ from transformers.models.modernbert.modeling_modernbert import (
     ModernBertPredictionHead,
 )
 
-from .ngrams import NgramEmbedding  # relative, because transformers looks for it beside this file
+from .ngrams import (
+    NgramEmbedding,
+)  # relative, because transformers looks for it beside this file
 
 
 class FolioConfig(ModernBertConfig):
@@ -61,8 +63,12 @@ class FolioEmbeddings(ModernBertEmbeddings):
         config: Any = self.config
         added_token = config.vocab_size - 1
         symbols = input_ids.masked_fill(input_ids == added_token, config.mask_token_id)
-        symbols = symbols.masked_fill(input_ids == config.pad_token_id, self.ngrams.border)
-        return self.drop(self.norm(self.tok_embeddings(input_ids) + self.ngrams(symbols)))
+        symbols = symbols.masked_fill(
+            input_ids == config.pad_token_id, self.ngrams.border
+        )
+        return self.drop(
+            self.norm(self.tok_embeddings(input_ids) + self.ngrams(symbols))
+        )
 
 
 class FolioModel(ModernBertModel):
@@ -96,7 +102,9 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         super().__init__(config)
         self.model = FolioModel(config) if config.ngrams else ModernBertModel(config)
         self.head = ModernBertPredictionHead(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
+        self.decoder = nn.Linear(
+            config.hidden_size, config.vocab_size, bias=config.decoder_bias
+        )
         n_tokens = config.vocab_size - 1  # without the added [UNK]
         self.reads_expected = n_tokens <= self.largest_alphabet
         n_features = (
@@ -115,16 +123,30 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         **options: Any,
     ) -> SequenceClassifierOutput:
         """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
-        found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
-        inputs, last = found.hidden_states[: self.config.num_hidden_layers], found.last_hidden_state
+        found = self.model(
+            input_ids, attention_mask=attention_mask, output_hidden_states=True
+        )
+        inputs, last = (
+            found.hidden_states[: self.config.num_hidden_layers],
+            found.last_hidden_state,
+        )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         added_token = self.config.vocab_size - 1
-        symbols = input_ids.masked_fill(input_ids == added_token, self.config.mask_token_id)
-        expected = self.decoder(self.head(last))[..., :-1].log_softmax(-1)  # without added_token
+        symbols = input_ids.masked_fill(
+            input_ids == added_token, self.config.mask_token_id
+        )
+        expected = self.decoder(self.head(last))[..., :-1].log_softmax(
+            -1
+        )  # without added_token
         x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
         if self.reads_expected:
             x = torch.cat(
-                [x, expected, F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1))], -1
+                [
+                    x,
+                    expected,
+                    F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1)),
+                ],
+                -1,
             )
         scores = self.output(self.read(x, mask))
         loss = (
@@ -148,7 +170,9 @@ class FolioForSequenceClassification(FolioForTokenClassification):
     def read(self, x: Tensor, mask: Tensor) -> Tensor:
         is_text = mask.bool().unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(
+            1
+        )  # padding may be on the left
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
 

@@ -23,8 +23,12 @@ def rotary_table(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i
     twice."""
-    frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device).float() / d_head)
-    angles = torch.outer(torch.arange(seq_len, device=device).float(), frequencies).repeat(1, 2)
+    frequencies = ROTARY_BASE ** -(
+        torch.arange(0, d_head, 2, device=device).float() / d_head
+    )
+    angles = torch.outer(
+        torch.arange(seq_len, device=device).float(), frequencies
+    ).repeat(1, 2)
     return angles.cos(), angles.sin()
 
 
@@ -52,7 +56,9 @@ def select(x: Tensor, positions: Tensor | None) -> Tensor:
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
-def mix(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+def mix(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+) -> Tensor:
     """Scaled dot-product attention. Autocast on CPUs skips it: PyTorch's gradient is ten times
     slower in bfloat16."""
     if torch.is_autocast_enabled("cpu"):
@@ -87,22 +93,34 @@ class Attention(nn.Module):
         batch, seq_len, d_model = x.shape
         heads = (self.n_heads, d_model // self.n_heads)
         if positions is None or positions.ndim == 1:
-            queries_keys_values = self.query_key_value(x).view(batch, seq_len, 3, *heads)
+            queries_keys_values = self.query_key_value(x).view(
+                batch, seq_len, 3, *heads
+            )
             # each [batch, n_heads, seq_len, d_head]
             query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)
             query = rotate(query, cos, sin)
         else:
-            to_query, to_key_value = self.query_key_value.weight.split([d_model, 2 * d_model])
-            key, value = (
-                F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
+            to_query, to_key_value = self.query_key_value.weight.split(
+                [d_model, 2 * d_model]
             )
-            query = F.linear(select(x, positions), to_query).view(batch, -1, *heads).transpose(1, 2)
+            key, value = (
+                F.linear(x, to_key_value)
+                .view(batch, seq_len, 2, *heads)
+                .permute(2, 0, 3, 1, 4)
+            )
+            query = (
+                F.linear(select(x, positions), to_query)
+                .view(batch, -1, *heads)
+                .transpose(1, 2)
+            )
             columns = positions.unsqueeze(1) % seq_len
             query = rotate(query, cos[columns], sin[columns])
             positions = None
         dropout = self.dropout if self.training else 0.0
         mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
-        return self.output(select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions))
+        return self.output(
+            select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions)
+        )
 
 
 class GeGLU(nn.Module):
@@ -121,10 +139,14 @@ class GeGLU(nn.Module):
 class Layer(nn.Module):
     """Attention, then the feed-forward; each reads the normed residual stream and is added to it."""
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool):
+    def __init__(
+        self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool
+    ):
         super().__init__()
         self.attention_norm = (
-            nn.Identity() if is_first else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+            nn.Identity()
+            if is_first
+            else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         )
         self.attention = Attention(d_model, n_heads, dropout)
         self.feed_forward_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
@@ -167,14 +189,18 @@ class ModernEncoder(nn.Module):
         self.embedding_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
-            Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers)
+            Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0)
+            for i in range(n_layers)
         )
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.ngrams = ngrams
 
     def forward(
-        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a
         shorter window. Other positions get the vectors that the text has alone; those of padding
@@ -184,7 +210,9 @@ class ModernEncoder(nn.Module):
         `[*positions.shape, d_model]`: the last feed-forward runs only there. With `[batch, n]`,
         whose row i lies in window i, the last attention too has queries only there.
         """
-        return self.encoded(self.embedded(inputs, attention_mask), positions, attention_mask)
+        return self.encoded(
+            self.embedded(inputs, attention_mask), positions, attention_mask
+        )
 
     def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len,
@@ -195,7 +223,10 @@ class ModernEncoder(nn.Module):
         return self.embedding(inputs) + ngrams
 
     def encoded(
-        self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
         cos, sin = rotary_table(x.shape[1], self.d_head, x.device)

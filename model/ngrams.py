@@ -59,7 +59,9 @@ class NgramEmbedding(nn.Module):
         random_int64 = partial(
             torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu"
         )
-        is_member = torch.zeros(2 * reach + 1, len(ngrams), dtype=torch.bool, device="cpu")
+        is_member = torch.zeros(
+            2 * reach + 1, len(ngrams), dtype=torch.bool, device="cpu"
+        )
         for i, ngram in enumerate(ngrams):
             is_member[[reach + offset for offset in ngram], i] = True
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
@@ -78,10 +80,16 @@ class NgramEmbedding(nn.Module):
         """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors
         are zero."""
         table = self.table.weight
-        rows = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border))
+        rows = self.rows(
+            inputs if mask is None else inputs.masked_fill(~mask, self.border)
+        )
         # an exported program has no sparse gradients and no dropout
         if torch.compiler.is_exporting():
-            return F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table).sum(-2).flatten(-2)
+            return (
+                F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table)
+                .sum(-2)
+                .flatten(-2)
+            )
         # no gradient for the rows around padding
         rows = rows.flatten(0, 1) if mask is None else rows[mask]
         rows = rows.view(-1, rows.shape[1] // self.n_parts)
@@ -89,7 +97,9 @@ class NgramEmbedding(nn.Module):
         weights = F.dropout(ones, self.dropout, self.training)
         is_sparse = self.table.sparse
         sums = (
-            SumOfRows.apply(table, rows, weights) if is_sparse else self.table(rows, None, weights)
+            SumOfRows.apply(table, rows, weights)
+            if is_sparse
+            else self.table(rows, None, weights)
         )
         vectors = sums.view(-1, self.n_parts * table.shape[1])
         if mask is None:
@@ -98,7 +108,9 @@ class NgramEmbedding(nn.Module):
             mask.unsqueeze(-1), vectors
         )
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:  # type: ignore[override]
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, *arguments: Any
+    ) -> None:  # type: ignore[override]
         # earlier weights lack it, and have other n-grams
         state_dict.setdefault(f"{prefix}symbols", self.symbols)
         for name in ("factors", "summands"):
@@ -135,7 +147,9 @@ class SumOfRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         rows, weights = ctx.saved_tensors
-        ordered, order = rows.flatten().int().sort(stable=True)  # sorting int32 takes half the time
+        ordered, order = (
+            rows.flatten().int().sort(stable=True)
+        )  # sorting int32 takes half the time
         row, count = ordered.unique_consecutive(return_counts=True)
         sums = F.embedding_bag(
             order // rows.shape[1],
@@ -144,5 +158,7 @@ class SumOfRows(torch.autograd.Function):
             mode="sum",
             per_sample_weights=weights.flatten()[order],
         )
-        sparse = torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False)
+        sparse = torch.sparse_coo_tensor(
+            row.long()[None], sums, ctx.size, check_invariants=False
+        )
         return sparse, None, None

@@ -19,11 +19,16 @@ class PairEncoder(ModernEncoder):
         nn.init.normal_(self.segment_embedding.weight, std=0.02)
 
     def embedded(
-        self, inputs: Tensor, attention_mask: Tensor | None = None, segments: Tensor | None = None
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        segments: Tensor | None = None,
     ) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default."""
         segments = torch.zeros_like(inputs) if segments is None else segments
-        return super().embedded(inputs, attention_mask) + self.segment_embedding(segments)
+        return super().embedded(inputs, attention_mask) + self.segment_embedding(
+            segments
+        )
 
 
 class PairModel(MaskedLanguageModel):
@@ -34,7 +39,9 @@ class PairModel(MaskedLanguageModel):
     def __init__(self, encoder: PairEncoder):
         super().__init__(encoder)
         d_model = encoder.embedding.embedding_dim
-        self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
+        self.pair_head = nn.Sequential(
+            linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1)
+        )
 
     def forward_pairs(
         self,

@@ -43,9 +43,7 @@ N_SIZES = 2  # longer runs tell more than a third size
 FEWEST_STEPS = (40, 20, 12)
 # Number of lengths per size and the ratio between them, best first.
 SPACINGS = ((4, 3.0), (3, 3.0), (3, 2.0))
-DIVERGED = (
-    1.1  # times the loss of guessing all tokens alike; the start of training is just above it
-)
+DIVERGED = 1.1  # times the loss of guessing all tokens alike; the start of training is just above it
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
 SHARE_TO_MEASURE = 0.2  # of the ladder's time, to measure speeds
 TIMED_SECONDS = 0.3  # per row of stages
@@ -53,7 +51,10 @@ SECONDS_TO_BUILD = 1.0  # per run
 COST_OF_READING = 0.4  # of evaluating a character, relative to training on one
 SECONDS_TO_COMPILE = 15.0  # kept of the ladder's time, at most a quarter of it
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
-EAGER = {"training.compile": False, "training.cuda_graph": False}  # a rung is too short for either
+EAGER = {
+    "training.compile": False,
+    "training.cuda_graph": False,
+}  # a rung is too short for either
 say = partial(print, flush=True)  # shows each line at once
 
 
@@ -92,7 +93,9 @@ def shape_keys(d_model: int, n_layers: int) -> dict[str, int]:
     }
 
 
-def built(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]) -> Configs:
+def built(
+    values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]
+) -> Configs:
     """The config tree of a run on a text that is loaded already."""
     configs = configs_of(resolve(values, keys))
     configs._set_values({"data.loaded": corpus})
@@ -116,7 +119,9 @@ def warmed_up(
     if graphs:
         graphs.report = report
     if configs.compiled:
-        configs.compiled.compile(step, configs.training.all_stages, report, kept_code(report))
+        configs.compiled.compile(
+            step, configs.training.all_stages, report, kept_code(report)
+        )
     for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):
         row = list(stages)  # a stage per masking rate
         # the step after the eager ones is recorded
@@ -126,7 +131,11 @@ def warmed_up(
 
 
 def measured(
-    values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], n_times: int = 1, **more: Any
+    values: Mapping[str, Any],
+    corpus: Corpus,
+    keys: dict[str, int],
+    n_times: int = 1,
+    **more: Any,
 ) -> Shape:
     """A shape with its speed over the whole schedule, whose rows end at shares of the characters;
     each row is measured for `n_times` TIMED_SECONDS."""
@@ -136,7 +145,9 @@ def measured(
 
     for step, row in warmed_up(configs, say):
         share = row[0].until - share_before
-        seconds_per_char += share * seconds_per_step(step, row, n_times) / step.chars_per_step
+        seconds_per_char += (
+            share * seconds_per_step(step, row, n_times) / step.chars_per_step
+        )
         share_before = row[0].until
 
     return Shape(keys, n_weights(configs.network), 1 / seconds_per_char)
@@ -152,14 +163,18 @@ def seconds_per_step(step: TrainingStep, row: Sequence[Stage], n_times: int) -> 
     while seconds < n_times * TIMED_SECONDS:
         loss = step(next(stages))["loss"]
         n_steps += 1
-        if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
+        if (
+            n_steps & (n_steps - 1) == 0
+        ):  # to wait after each step would slow a GPU down
             loss.item()
             seconds = time.perf_counter() - began
 
     return seconds / n_steps
 
 
-def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
+def measured_shapes(
+    values: Mapping[str, Any], corpus: Corpus, seconds: float
+) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
     shapes = list[Shape]()
     began = time.monotonic()
@@ -181,7 +196,9 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
         last = time.monotonic() - began - spent
         spent += last
         shapes.append(shape)
-        say(f"{shape.name}: {shape.n_weights:,} weights, {shape.chars_per_second:,.0f} chars/s")
+        say(
+            f"{shape.name}: {shape.n_weights:,} weights, {shape.chars_per_second:,.0f} chars/s"
+        )
 
     return shapes
 
@@ -212,7 +229,9 @@ def rungs(
                 left = seconds_per_size - n_lengths * around
                 n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
-                ladder += [Rung(shape, n, n / shape.chars_per_second + around) for n in lengths]
+                ladder += [
+                    Rung(shape, n, n / shape.chars_per_second + around) for n in lengths
+                ]
             longest = ladder[-1]
             shortest = min(rung.n_chars for rung in ladder)
             is_large_enough = first == 0 or longest.n_chars >= longest.shape.n_weights
@@ -223,7 +242,9 @@ def rungs(
     needed = 0.0
 
     for shape in shapes[:N_SIZES]:
-        cost = n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
+        cost = (
+            n_lengths * seconds_around(shape, n_read) + n_chars / shape.chars_per_second
+        )
         needed = max(needed, spent + N_SIZES * cost)
 
     needed = min(needed + to_compile, needed / 0.75)
@@ -231,7 +252,9 @@ def rungs(
 
     if values["training.threads"] == 0:
         remedy += ", or try training.threads=1 if other programs are running"
-    raise InputError(f"a ladder needs about {math.ceil(needed)} s at these speeds: {remedy}")
+    raise InputError(
+        f"a ladder needs about {math.ceil(needed)} s at these speeds: {remedy}"
+    )
 
 
 def seconds_around(shape: Shape, n_read: int) -> float:
@@ -252,13 +275,18 @@ def climb(
     rows = list[Row]()
 
     for seed, rung in enumerate(ladder, start=values["seed"]):
-        if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
+        if (
+            len(runs) >= MIN_RUNS
+            and time.monotonic() - began + rung.seconds > LATE * expected
+        ):
             break
         n_evaluations = EVALUATIONS if rung is ladder[-1] else 1
         keys = rung.shape.keys | {"seed": seed, "training.evaluations": n_evaluations}
         run, rows = train(values, corpus, keys, rung.n_chars)
         runs.append(run)
-        say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {run.loss:.4f}")
+        say(
+            f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {run.loss:.4f}"
+        )
 
     return runs, rows
 

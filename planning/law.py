@@ -67,7 +67,9 @@ class Interval(NamedTuple):
         return cls(*np.quantile(draws, (0.1, 0.5, 0.9)).tolist())
 
     def words(self, digits: int) -> str:
-        return f"{self.loss:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+        return (
+            f"{self.loss:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,11 @@ class Law:
     def floors(self) -> np.ndarray:
         share = 1 / (1 + np.exp(-self.draws[-1]))
         lowest = self.runs[2].min(-1)[..., None]
-        return lowest * share if self.known_floor is None else np.full_like(share, self.known_floor)
+        return (
+            lowest * share
+            if self.known_floor is None
+            else np.full_like(share, self.known_floor)
+        )
 
     def excess_and_deviation(
         self, n_weights: np.ndarray | float, n_chars: np.ndarray | float
@@ -92,7 +98,9 @@ class Law:
         """The expected loss above the floor by each law, and the deviation of its logarithm from
         run to run: each `[..., n_draws, n_points]`.
         """
-        log_a, a, log_s, s, log_b, b, c, log_noise, log_repeats, _ = self.draws[..., None]
+        log_a, a, log_s, s, log_b, b, c, log_noise, log_repeats, _ = self.draws[
+            ..., None
+        ]
         repeats = np.exp(log_repeats)
         epochs_again = np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
         again = self.n_text * repeats * -np.expm1(-epochs_again / repeats)
@@ -115,7 +123,9 @@ class Law:
         errors = (excess - np.log(expected)) / deviation
         means, deviations = priors(self.known_floor)
         prior = ((self.draws.T - means) / deviations) ** 2
-        density = -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
+        density = (
+            -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
+        )
         return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
 
     def expected(self, n_weights: float, n_chars: float) -> float:
@@ -136,7 +146,9 @@ def priors(known_floor: float | None) -> np.ndarray:
     return np.array(list(by_name.values())).T
 
 
-def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:
+def fit(
+    runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None
+) -> Law:
     """The laws that suit runs on a text of `n_text` characters. Raises InputError if there are too
     few runs."""
     sizes = {run.n_weights for run in runs}
@@ -150,7 +162,9 @@ def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = Non
     return drawn(np.array(runs, dtype=float).T, n_text, floor)
 
 
-def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STEPS) -> Law:
+def drawn(
+    runs: np.ndarray, n_text: float, floor: float | None, steps: int = STEPS
+) -> Law:
     """Draw laws that suit `runs` `[3, ..., n_runs]`.
 
     Each half of an ensemble of laws moves along lines through random laws of the other half

@@ -33,9 +33,13 @@ def draw_losses(axes: Axes, rows: Rows) -> None:
     error = column(rows, "loss.valid_stderr")
     (line,) = axes.plot(seconds, valid, ".-", label="validation")
     color = line.get_color()
-    axes.fill_between(seconds, valid - error, valid + error, color=color, alpha=0.2, linewidth=0)
+    axes.fill_between(
+        seconds, valid - error, valid + error, color=color, alpha=0.2, linewidth=0
+    )
     train = column(rows, "loss.train")
-    axes.plot(seconds, train, ".-", color=color, alpha=0.5, linewidth=1, label="training")
+    axes.plot(
+        seconds, train, ".-", color=color, alpha=0.5, linewidth=1, label="training"
+    )
 
     if any("loss.bound" in row for row in rows):
         bound = column(rows, "loss.bound")
@@ -78,7 +82,9 @@ def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
     chars = column(rows, "chars")
 
     shown = [row for row in predicted if row["chars"] <= 1.01 * chars[-1]]
-    seconds = np.interp(column(shown, "chars"), [0, *chars], [0, *column(rows, "seconds")])
+    seconds = np.interp(
+        column(shown, "chars"), [0, *chars], [0, *column(rows, "seconds")]
+    )
 
     loss = column(shown, "loss")
     axes.plot(seconds, loss, "--", color="black", linewidth=1, label="planned (80%)")
@@ -88,7 +94,11 @@ def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
 
 
 def save_curves(
-    path: Path, rows: Rows, reference_lines: Mapping[str, float], title: str, predicted: Rows = ()
+    path: Path,
+    rows: Rows,
+    reference_lines: Mapping[str, float],
+    title: str,
+    predicted: Rows = (),
 ) -> None:
     """Draw losses, learning rate and sequence length of one run below each other, and write a PNG.
     Raises OSError."""

@@ -49,10 +49,16 @@ class Delivery:
         self.run = run
         self.server = server
         self.page = f"{server}/run/{run.path.name}"  # the run's page
-        self.stored = dict.fromkeys(DELIVERED, 0)  # bytes of each file that the dashboard has
-        self.must_restart = False  # whether the dashboard has to drop what it has of the run
+        self.stored = dict.fromkeys(
+            DELIVERED, 0
+        )  # bytes of each file that the dashboard has
+        self.must_restart = (
+            False  # whether the dashboard has to drop what it has of the run
+        )
         self.about: dict[str, Any] = {}  # the run's description, as delivered
-        self.knobs: Mapping[str, Any] | None = None  # as the dashboard's user wants them
+        self.knobs: Mapping[str, Any] | None = (
+            None  # as the dashboard's user wants them
+        )
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message, and return whether there is more to send. Raises DeliveryError and
@@ -64,7 +70,9 @@ class Delivery:
         before = (self.stored, self.must_restart)
         about = self.run.about()
         pieces = {
-            name: read_piece(self.run.path / name, start, BYTES_PER_PIECE, may_split=name == LOG)
+            name: read_piece(
+                self.run.path / name, start, BYTES_PER_PIECE, may_split=name == LOG
+            )
             for name, start in self.stored.items()
         }
         message = {
@@ -82,10 +90,14 @@ class Delivery:
         self.knobs = reply["knobs"]
         self.stored = reply["stored"]
         # A dashboard that lost rows may have lost the description too.
-        has_all = all(self.stored[name] == piece["to"] for name, piece in pieces.items())
+        has_all = all(
+            self.stored[name] == piece["to"] for name, piece in pieces.items()
+        )
         self.about = about if has_all else {}
         sizes = self.run.delivered_sizes()
-        self.must_restart = any(self.stored[name] > size for name, size in sizes.items())
+        self.must_restart = any(
+            self.stored[name] > size for name, size in sizes.items()
+        )
 
         if self.must_restart:
             self.stored = dict.fromkeys(DELIVERED, 0)
@@ -140,7 +152,9 @@ class Uploader(threading.Thread):
                 self.has_delivered = True
                 self.trouble = None
                 wait = 0.0 if has_more else SECONDS_BETWEEN
-            except Exception as error:  # whatever is wrong here must not stop the training
+            except (
+                Exception
+            ) as error:  # whatever is wrong here must not stop the training
                 reason = str(error) or type(error).__name__
                 if self.trouble is None:
                     problem = f"the dashboard does not take this run ({reason})"
@@ -164,8 +178,14 @@ class Uploader(threading.Thread):
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
         n_rows = self.delivery.n_evaluations(self.delivery.stored[METRICS])
-        missing = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
-        command = f"python dashboard.py --import {shlex.quote(str(self.delivery.run.path))}"
+        missing = (
+            f"{n_rows} evaluation{'s' * (n_rows > 1)}"
+            if n_rows
+            else "how the run ended"
+        )
+        command = (
+            f"python dashboard.py --import {shlex.quote(str(self.delivery.run.path))}"
+        )
         port = urlsplit(self.delivery.server).port
 
         if port:
@@ -175,14 +195,20 @@ class Uploader(threading.Thread):
 
 
 def ask(
-    url: str, method: str, message: Mapping[str, Any], seconds: float, schema: Mapping[str, Any]
+    url: str,
+    method: str,
+    message: Mapping[str, Any],
+    seconds: float,
+    schema: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Send a JSON object and return the one in the answer. Raises DeliveryError if it does not
     match `schema`."""
     # a proxy could not reach this machine
     directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        request = urllib.request.Request(url, json.dumps(message).encode(), method=method)
+        request = urllib.request.Request(
+            url, json.dumps(message).encode(), method=method
+        )
         request.add_header("Content-Type", "application/json")
         with directly.open(request, timeout=seconds) as response:
             content = response.read(2**20)
@@ -203,8 +229,14 @@ def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
     """The error for an HTTP status of 400 or more: its reason if the answer has one, else the
     status."""
     kind = RefusedError if error.code < 500 else DeliveryError
-    with contextlib.suppress(OSError, http.client.HTTPException, ValueError, RecursionError):
-        return kind(checked(json.loads(error.read(2**16)), {"error": str}, "the answer")["error"])
+    with contextlib.suppress(
+        OSError, http.client.HTTPException, ValueError, RecursionError
+    ):
+        return kind(
+            checked(json.loads(error.read(2**16)), {"error": str}, "the answer")[
+                "error"
+            ]
+        )
     return DeliveryError(f"{NOT_OURS}: status {error.code}")
 
 
@@ -229,4 +261,6 @@ def dashboard_address() -> str | None:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return f"{parts.scheme}://{parts.netloc}"
 
-    raise InputError(f"the dashboard's address {address!r} is not of the form {EXAMPLE}")
+    raise InputError(
+        f"the dashboard's address {address!r} is not of the form {EXAMPLE}"
+    )

@@ -43,7 +43,14 @@ def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
     for height, line, value in sorted(ends, key=lambda end: end[0]):
         place = max(min(height, 1.0), place + 0.05)  # the end of a line may be cut off
         text = f" {line.get_label()} {value:.3f}"
-        axes.text(1, place, text, color=line.get_color(), va="center", transform=axes.transAxes)
+        axes.text(
+            1,
+            place,
+            text,
+            color=line.get_color(),
+            va="center",
+            transform=axes.transAxes,
+        )
 
 
 def save_figure(path: Path, figure: Figure) -> None:

@@ -16,7 +16,9 @@ from runs.reading import opened
 ROOT = Path(__file__).parent.parent  # of the repository
 
 
-def read_piece(path: Path, start: int, limit: int, *, may_split: bool = False) -> dict[str, Any]:
+def read_piece(
+    path: Path, start: int, limit: int, *, may_split: bool = False
+) -> dict[str, Any]:
     """The next whole lines of a file in at most `limit` bytes, and the bytes at which they begin
     and end.
 
@@ -37,7 +39,11 @@ def read_piece(path: Path, start: int, limit: int, *, may_split: bool = False) -
     n_whole = content.rfind(b"\n") + 1
     if n_whole or not may_split:
         content = content[:n_whole]
-    return {"from": start, "to": start + len(content), "text": content.decode("utf-8", "replace")}
+    return {
+        "from": start,
+        "to": start + len(content),
+        "text": content.decode("utf-8", "replace"),
+    }
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -95,7 +101,9 @@ def to_yaml(content: Any, in_one_line: bool = False) -> str:
 
 def append_line(path: Path, line: str) -> None:
     """Append a whole line or nothing. Raises OSError."""
-    content = (line + "\n").encode(errors="backslashreplace")  # a file name may hold surrogates
+    content = (line + "\n").encode(
+        errors="backslashreplace"
+    )  # a file name may hold surrogates
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:

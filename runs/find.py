@@ -17,7 +17,9 @@ def all_runs(logs: Path) -> list[RunFolder]:
         paths = [*logs.glob(f"*/*/{FILES[0]}"), *logs.glob(f"*/*/{FILES[1]}")]
         ages = {path.parent: path.stat().st_mtime for path in paths if path.is_file()}
     except OSError as error:
-        raise RunFolderError(f"cannot read {str(logs)[:100]} ({error.strerror})") from error
+        raise RunFolderError(
+            f"cannot read {str(logs)[:100]} ({error.strerror})"
+        ) from error
     return [RunFolder(folder) for folder in sorted(ages, key=ages.__getitem__)]
 
 
@@ -52,7 +54,9 @@ def find_started_by(torchrun_id: str | None, logs: Path) -> RunFolder | None:
 def _listed(runs: list[RunFolder], logs: Path) -> str:
     if not runs:
         return f"{logs} has no runs yet; python experiment.py makes one"
-    names = ", ".join(f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:])
+    names = ", ".join(
+        f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:]
+    )
     if len(runs) > LISTED:
         return f"the latest are {names}"
     return f"choose last, or one of {names}"

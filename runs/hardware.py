@@ -13,11 +13,15 @@ import pynvml
 from runs.run_folder import RunFolder
 
 SECONDS_BETWEEN = 10.0  # one row and the next
-SECONDS_TO_END = 1.0  # that training waits for the thread; a driver that hangs does not hold it up
+SECONDS_TO_END = (
+    1.0  # that training waits for the thread; a driver that hangs does not hold it up
+)
 
 
 @contextmanager
-def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterator[None]:
+def recorded(
+    run: RunFolder, step: Callable[[], int], gpu: str | None
+) -> Iterator[None]:
     """Write a row of hardware.jsonl every ten seconds, in a thread, if possible. `step` returns the
     current training step, `gpu` is the UUID of the run's CUDA device."""
     ended = threading.Event()
@@ -28,7 +32,11 @@ def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterat
             device = _nvml_device(gpu)
             _usage(process, device)  # psutil measures the CPU since the previous call
             while not ended.wait(SECONDS_BETWEEN):
-                row = {"step": step(), "time": round(time.time(), 1), **_usage(process, device)}
+                row = {
+                    "step": step(),
+                    "time": round(time.time(), 1),
+                    **_usage(process, device),
+                }
                 with suppress(OSError):
                     run.append_hardware(row)
 

@@ -16,11 +16,15 @@ class Knobs:
     """The values of all knobs. The defaults change nothing."""
 
     learning_rate_factor: float = 1.0  # multiplies the scheduled learning rate
-    masking_prob: float | None = None  # replaces the masking rate of the stages; None keeps it
+    masking_prob: float | None = (
+        None  # replaces the masking rate of the stages; None keeps it
+    )
 
     def __str__(self) -> str:
         rate = "as scheduled" if self.masking_prob is None else f"{self.masking_prob:g}"
-        return f"learning_rate_factor {self.learning_rate_factor:g}, masking_prob {rate}"
+        return (
+            f"learning_rate_factor {self.learning_rate_factor:g}, masking_prob {rate}"
+        )
 
 
 def knobs_of(values: Mapping[str, Any]) -> Knobs:
@@ -30,7 +34,9 @@ def knobs_of(values: Mapping[str, Any]) -> Knobs:
         if name not in names:
             raise InputError(f"unknown knob {name!r}: choose {' or '.join(names)}")
 
-    factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
+    factor = _number(
+        "learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS
+    )
     rate = values.get("masking_prob")
 
     if rate is None or str(rate).lower() == "none":
@@ -47,5 +53,7 @@ def _number(name: str, value: Any, low: float, high: float) -> float:
         number = float("nan")
 
     if not low <= number <= high:  # nan is not
-        raise InputError(f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}")
+        raise InputError(
+            f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}"
+        )
     return number

@@ -64,7 +64,9 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.code_path = path / "code"
         self._growing = [path / name for name in GROWING]
-        self.metrics_path, self.hardware_path, self.events_path, self.log_path = self._growing
+        self.metrics_path, self.hardware_path, self.events_path, self.log_path = (
+            self._growing
+        )
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
@@ -87,9 +89,13 @@ class RunFolder:
                 with suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                time.sleep(0.02)  # `is_locked` in another process holds it for microseconds
+                time.sleep(
+                    0.02
+                )  # `is_locked` in another process holds it for microseconds
             else:
-                raise RunFolderError(f"{self.path} is being trained by another process right now")
+                raise RunFolderError(
+                    f"{self.path} is being trained by another process right now"
+                )
             yield
 
     def is_locked(self) -> bool:
@@ -105,7 +111,9 @@ class RunFolder:
         if self.is_locked():
             return time.time()
         files = [*self._growing, self.status_path]
-        return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
+        return max(
+            (path.stat().st_mtime for path in files if path.exists()), default=0.0
+        )
 
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key; `--config` with this file repeats the run."""
@@ -116,11 +124,17 @@ class RunFolder:
         try:
             values = yaml.safe_load(read_content(self.config_path))
         except (yaml.YAMLError, RecursionError) as error:
-            raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
+            raise RunFolderError(
+                f"{self.config_path} is damaged: it is not YAML"
+            ) from error
         return checked(values, schema or {}, str(self.config_path))
 
     def save_about(
-        self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None
+        self,
+        name: str,
+        comment: str,
+        overridden: Iterable[str],
+        torchrun_id: str | None = None,
     ) -> None:
         """Write the run's name, a comment, the keys that the user set, the time, and torchrun's
         command if any."""
@@ -150,17 +164,24 @@ class RunFolder:
 
         comment = about["comment"]
         knobs = None
-        by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
+        by_hand = [
+            event for event in self.events() if event["event"] == "changed by hand"
+        ]
 
         if by_hand:
             knobs = by_hand[-1].get("after")
-            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}", **config}
+            config = {
+                "changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}",
+                **config,
+            }
             comment += " (changed by hand)"
 
         if status["status"] == "crashed":
             comment = f"failed: {status['details']} | {comment}"
 
-        references = self.reference_lines() if self.reference_lines_path.exists() else {}
+        references = (
+            self.reference_lines() if self.reference_lines_path.exists() else {}
+        )
         references.pop("uniform", None)  # it would squeeze the curves
         return about | {
             "name": f"{about['name']}, {corpus['name']}",
@@ -188,7 +209,11 @@ class RunFolder:
             source = source.partition(f" {key}=")[0]
             if key in config and key != "logs":
                 value = config[key]
-                text = to_yaml(value, in_one_line=True) if isinstance(value, list) else value
+                text = (
+                    to_yaml(value, in_one_line=True)
+                    if isinstance(value, list)
+                    else value
+                )
                 words.append(f"{key}={text}")
 
         option, _, name = source.partition(" ")  # a path may have spaces
@@ -196,7 +221,10 @@ class RunFolder:
 
     def save_status(self, status: str, details: str = "") -> None:
         """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""
-        write_json(self.status_path, {"status": status, "details": details, "time": time.time()})
+        write_json(
+            self.status_path,
+            {"status": status, "details": details, "time": time.time()},
+        )
 
     def status(self) -> dict[str, Any]:
         return read_object(self.status_path, STATUS)
@@ -213,7 +241,9 @@ class RunFolder:
         `data.tokens.vocabularies.load_vocabulary` makes its vocabulary."""
         content = read_object(self.vocabulary_path, {})
         # whose files have no `tokens`
-        schema = VOCABULARIES.get(str(content.get("tokens")), VOCABULARIES["characters"])
+        schema = VOCABULARIES.get(
+            str(content.get("tokens")), VOCABULARIES["characters"]
+        )
         return checked(content, schema, str(self.vocabulary_path))
 
     def save_code(self, files: Mapping[Path, tuple[str, bytes]]) -> None:
@@ -222,7 +252,10 @@ class RunFolder:
         for path, (name, content) in files.items():
             (self.code_path / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.code_path / name, content)
-            facts[str(path)] = {"copy": name, "sha256": hashlib.sha256(content).hexdigest()}
+            facts[str(path)] = {
+                "copy": name,
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
 
         if facts:
             write_json(self.code_path / "files.json", facts, indent=1)
@@ -271,7 +304,9 @@ class RunFolder:
     def delivered_sizes(self) -> dict[str, int]:
         """The sizes in bytes of the files that a dashboard receives."""
         paths = [self.path / name for name in DELIVERED]
-        return {path.name: path.stat().st_size if path.exists() else 0 for path in paths}
+        return {
+            path.name: path.stat().st_size if path.exists() else 0 for path in paths
+        }
 
     def sizes(self) -> dict[str, int]:
         """Flush the growing files to disk and return their sizes in bytes. A checkpoint stores them

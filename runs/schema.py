@@ -117,7 +117,10 @@ def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str,
 
 
 def checked(
-    content: Any, schema: Mapping[Any, Any], source: str, error: type[InputError] = RunFolderError
+    content: Any,
+    schema: Mapping[Any, Any],
+    source: str,
+    error: type[InputError] = RunFolderError,
 ) -> dict[str, Any]:
     """Return `content` if it is a dict that matches `schema`, a kind as above; it may have more
     keys.
@@ -149,7 +152,9 @@ def matches(value: Any, kind: Any) -> bool:
         case tuple():
             return any(matches(value, option) for option in kind)
         case list():
-            return isinstance(value, list) and all(matches(item, kind[0]) for item in value)
+            return isinstance(value, list) and all(
+                matches(item, kind[0]) for item in value
+            )
         case dict() if not isinstance(value, dict):
             return False
         case dict() if str in kind:

@@ -20,7 +20,9 @@ class Group:
 
     settings: Mapping[str, Any]  # the config without the ignored keys
     losses: np.ndarray  # [n_seeds], the mean loss of each run
-    window_losses: np.ndarray  # [n_windows], averaged over the runs, nats per masked character
+    window_losses: (
+        np.ndarray
+    )  # [n_windows], averaged over the runs, nats per masked character
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def with_error(value: str, error: float | None) -> str:
 def paired_difference(values: ArrayLike, base: ArrayLike) -> Difference:
     """Mean of `values` minus `base`, paired element by element: the same seed, or the same window."""
     differences = np.subtract(values, base)
-    return Difference(float(differences.mean()), standard_error(differences), len(differences) - 1)
+    return Difference(
+        float(differences.mean()), standard_error(differences), len(differences) - 1
+    )
 
 
 def seed_difference(group: Group, base: Group) -> Difference | None:
@@ -83,7 +87,9 @@ def seed_difference(group: Group, base: Group) -> Difference | None:
     if min(len(group.losses), len(base.losses)) < 2:
         return None
     variances = [each.losses.var(ddof=1) / len(each.losses) for each in (group, base)]
-    freedom = freedom_of_sum(variances, [len(each.losses) - 1 for each in (group, base)])
+    freedom = freedom_of_sum(
+        variances, [len(each.losses) - 1 for each in (group, base)]
+    )
     mean = float(group.losses.mean() - base.losses.mean())
     return Difference(mean, sum(variances) ** 0.5, freedom)
 
@@ -144,7 +150,9 @@ def two_sided_p(t: float, degrees_of_freedom: float) -> float:
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """The t with P(|T| <= t) = `probability`."""
     angles, cumulative = _t_distribution(degrees_of_freedom)
-    return math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
+    return (
+        math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
+    )
 
 
 @lru_cache(maxsize=16)  # 80 kB each

@@ -14,5 +14,7 @@ def printable(text: str) -> str:
 
 def in_one_line(text: str) -> str:
     """A name or a message for one line: characters that cannot be printed become escapes like \\n."""
-    characters = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in text]
+    characters = [
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    ]
     return "".join(characters)

@@ -70,13 +70,17 @@ def dotted(keys):
     """Keys with dots in place of `__`, and with the text of paths."""
     values = {}
     for key, value in keys.items():
-        values[key.replace("__", ".")] = str(value) if isinstance(value, Path) else value
+        values[key.replace("__", ".")] = (
+            str(value) if isinstance(value, Path) else value
+        )
     return values
 
 
 def weights(configs):
     """All weights of a model as one vector."""
-    return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
+    return torch.cat(
+        [parameter.detach().flatten() for parameter in configs.network.parameters()]
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +202,9 @@ def serve():
                     pass
 
             server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            threading.Thread(
+                target=server.serve_forever, args=(0.01,), daemon=True
+            ).start()
             stack.callback(server.shutdown)
             return f"http://127.0.0.1:{server.server_port}"
 
@@ -210,7 +216,9 @@ def answer_with(content, promised=None):
 
     def answer(handler):
         handler.send_response(200)
-        handler.send_header("Content-Length", str(len(content) if promised is None else promised))
+        handler.send_header(
+            "Content-Length", str(len(content) if promised is None else promised)
+        )
         handler.end_headers()
         handler.wfile.write(content)
 
@@ -299,7 +307,9 @@ SENTENCES = (
 def sentences():
     """40,000 characters: four sentences in random order, which a small model learns within seconds."""
     generator = torch.Generator().manual_seed(0)
-    return "".join(SENTENCES[i] for i in torch.randint(4, (2_000,), generator=generator))[:40_000]
+    return "".join(
+        SENTENCES[i] for i in torch.randint(4, (2_000,), generator=generator)
+    )[:40_000]
 
 
 @pytest.fixture(scope="session")
@@ -362,7 +372,9 @@ class Recording(Callback):
         self.samples.append(samples)
 
 
-def train_in(folder, configs=None, stop_after=math.inf, on_row=lambda recording: None, **keys):
+def train_in(
+    folder, configs=None, stop_after=math.inf, on_row=lambda recording: None, **keys
+):
     """Train a small model in this process; keyword arguments are keys with `__` in place of the
     dot. Returns the configs, the run, and the callbacks' `Recording`."""
     overridden = dotted(keys)
@@ -386,7 +398,9 @@ def watched(configs, run, recording=None):
 
 def check_same_weights(one, other):
     """Two runs have the same weights, bit for bit."""
-    weights = [load_weights(run.checkpoints / "last.safetensors") for run in (one, other)]
+    weights = [
+        load_weights(run.checkpoints / "last.safetensors") for run in (one, other)
+    ]
     torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 

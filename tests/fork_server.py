@@ -53,13 +53,17 @@ class ForkServer:
 
     def __init__(self, home):
         """`home` is the home folder while the modules are imported, which may write there."""
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, theirs = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        )
         own = {"HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         with theirs:
             number = theirs.fileno()
             command = [sys.executable, "-m", "tests.fork_server", str(number)]
             environment = os.environ | own
-            self._process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[number])
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, pass_fds=[number]
+            )
 
     def start(
         self,
@@ -186,7 +190,9 @@ def supervise(request, out, err, status):
     # New objects, because the old ones remember which kind of file they wrote to.
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(  # noqa: SIM115
+        2, "w", 1, encoding, "backslashreplace", closefd=False
+    )
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
 
     if not request["draws"]:

@@ -38,7 +38,9 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
         configs_of(values).trainer.train()
     finally:
         sys.setprofile(None)
-    paths = {Path(name).relative_to(ROOT) for name in found if name.startswith(str(ROOT))}
+    paths = {
+        Path(name).relative_to(ROOT) for name in found if name.startswith(str(ROOT))
+    }
     executed = {str(path) for path in paths if not {".venv", "tests"} & set(path.parts)}
     # the entry point, and the hooks: the traced run has no callbacks
     outside = {"experiment.py", "training/callbacks/callback.py"}
@@ -47,4 +49,8 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
 
 def listed():
     """The files that docs/reading.md describes as the core path."""
-    return set(re.findall(r"^#### `([\w/]+\.py)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    return set(
+        re.findall(
+            r"^#### `([\w/]+\.py)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )

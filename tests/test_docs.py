@@ -38,7 +38,10 @@ def commands(program):
     for text in TEXTS.values():
         for block in FENCE.findall(text):
             lines += block.splitlines()
-        lines += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))]
+        lines += [
+            " ".join(span.split())
+            for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))
+        ]
     named = (re.split(r"\s+#", line)[0].partition(program) for line in lines)
     return sorted({arguments.strip() for _, program, arguments in named if program})
 
@@ -46,7 +49,9 @@ def commands(program):
 def headings(text):
     """The anchors that GitHub gives to a page's headings."""
     titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+    }
 
 
 def test_every_link_leads_to_a_file_and_a_heading():
@@ -59,7 +64,10 @@ def test_every_link_leads_to_a_file_and_a_heading():
 
 GROUPS = "model|data|masking|training|objective|checkpoint|sample"
 FOLDERS = "benchmarks|board|configs|data|docs|model|notebooks|runs|tests|training"
-MADE = ("data/cache", "benchmarks/results/")  # when something is compiled, downloaded or measured
+MADE = (
+    "data/cache",
+    "benchmarks/results/",
+)  # when something is compiled, downloaded or measured
 TARGETS = re.findall(r"^([a-z -]+):", read(ROOT / "Makefile"), re.M)
 NAMED = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
@@ -67,8 +75,14 @@ NAMED = {
         rf"(?<![\w/.])((?:{GROUPS})\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)",
         lambda key: key in SETTINGS or key in ("data.masking", "data.batch"),
     ),
-    "make targets": (r"make ([a-z][a-z-]+)", lambda target: target in " ".join(TARGETS).split()),
-    "modules that are run": (r"python -m ((?:benchmarks|data)[\w.]*\w)", importlib.util.find_spec),
+    "make targets": (
+        r"make ([a-z][a-z-]+)",
+        lambda target: target in " ".join(TARGETS).split(),
+    ),
+    "modules that are run": (
+        r"python -m ((?:benchmarks|data)[\w.]*\w)",
+        importlib.util.find_spec,
+    ),
     "files": (
         rf"(?<![\w/.])((?:{FOLDERS})/[\w./-]*[\w/])",
         lambda path: path.startswith(MADE) or (ROOT / path).exists(),
@@ -134,7 +148,9 @@ def test_the_mlm_example_masks_a_tensor():
     exec(example, names)
     assert names["inputs"].shape == names["labels"].shape == (8, 32)
     assert 0.05 < names["selected"].float().mean() < 0.25
-    assert torch.equal(names["labels"][names["selected"]], names["x"][names["selected"]])
+    assert torch.equal(
+        names["labels"][names["selected"]], names["x"][names["selected"]]
+    )
 
 
 def test_reading_names_only_what_is_in_each_file():
@@ -144,4 +160,7 @@ def test_reading_names_only_what_is_in_each_file():
         section = re.split(r"^#", body, flags=re.M)[0]
         for name in re.findall(r"`([\w.]*[A-Za-z_])`", section):
             is_file = name.endswith(".py")
-            assert is_file or re.search(rf"\b{name.rpartition('.')[2]}\b", source), (path, name)
+            assert is_file or re.search(rf"\b{name.rpartition('.')[2]}\b", source), (
+                path,
+                name,
+            )

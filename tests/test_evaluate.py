@@ -21,7 +21,12 @@ def trained(tmp_path_factory, sentences):
         "data__corpus": written(folder / "sentences.txt", sentences[:20_000]),
         "training__max_steps": 2,
     }
-    for name, seed, width in (("a", 0, 32), ("b", 1, 32), ("narrow1", 1, 16), ("narrow", 0, 16)):
+    for name, seed, width in (
+        ("a", 0, 32),
+        ("b", 1, 32),
+        ("narrow1", 1, 16),
+        ("narrow", 0, 16),
+    ):
         train_in(folder / name, seed=seed, model__d_ff=width, **keys)
     return folder
 
@@ -31,7 +36,9 @@ def runs(trained, tmp_path):
     """Copies of three of them; the last one is the last run."""
     for name in ("a", "b", "narrow1", "narrow"):
         shutil.copytree(trained / name, tmp_path / "logs" / "mlm" / name)
-    return [RunFolder(tmp_path / "logs" / "mlm" / name) for name in ("a", "b", "narrow")]
+    return [
+        RunFolder(tmp_path / "logs" / "mlm" / name) for name in ("a", "b", "narrow")
+    ]
 
 
 @pytest.fixture
@@ -52,7 +59,14 @@ def strict_json(path):
 
 def test_a_run_is_measured(runs, evaluated):
     output = evaluated("last", draws=True)
-    for part in ("protocol", "one at a time", "uniform", "newline", "4 or more", "counting"):
+    for part in (
+        "protocol",
+        "one at a time",
+        "uniform",
+        "newline",
+        "4 or more",
+        "counting",
+    ):
         assert part in output
 
     results = strict_json(runs[2].path / "evaluation.json")
@@ -63,7 +77,9 @@ def test_a_run_is_measured(runs, evaluated):
     assert not (runs[0].path / "evaluation.json").exists()
 
 
-def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monkeypatch):
+def test_the_likelihood_of_a_writer_is_measured_on_request(
+    runs, evaluated, monkeypatch
+):
     monkeypatch.setattr("writing.measures.WINDOWS", 4)
 
     assert "any-order bound" in evaluated("last", "--writing")
@@ -105,7 +121,9 @@ def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
     assert len(lines) == 2
 
     number = r"[+-]\d\.\d{4}"
-    pattern = rf"\(1 seed\); against group 1 {number}: no verdict .* {number} to {number}\)$"
+    pattern = (
+        rf"\(1 seed\); against group 1 {number}: no verdict .* {number} to {number}\)$"
+    )
     assert all(re.search(pattern, line) for line in lines)
     assert not re.search(r"better|worse|tie|p [=<]", comparison)
 
@@ -120,7 +138,9 @@ def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, evaluated):
     assert re.search(r"group 2: .* \(2 seeds\); against group 1 " + verdict, output)
 
 
-def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, evaluated):
+def test_a_corpus_with_a_single_validation_window(
+    train, tmp_path, sentences, evaluated
+):
     """One window has no standard error: the JSON file says null, and the tables leave it out."""
     path = written(tmp_path / "short.txt", sentences[:2_600])
     for width in (16, 32):
@@ -132,10 +152,14 @@ def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, ev
     assert results["loss.valid_stderr"] is None
     assert math.isfinite(results["loss.valid"])
     assert f"loss {results['loss.valid']:.4f} nats" in output
-    assert output.endswith(": no verdict on the settings, which needs two seeds per group\n")
+    assert output.endswith(
+        ": no verdict on the settings, which needs two seeds per group\n"
+    )
 
 
-def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, evaluated):
+def test_runs_on_different_texts_are_not_compared(
+    train, tmp_path, corpus_file, evaluated
+):
     another = written(tmp_path / "another.txt", corpus_file.read_text()[:2_600:-1])
     for name, text in (("one", corpus_file), ("other", another)):
         train(data__corpus=text, training__max_steps=1, folder=tmp_path / name)
@@ -144,7 +168,9 @@ def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, 
     assert "trained and measured on different texts" in output
 
 
-def test_a_text_that_has_moved_is_named(train, tmp_path, corpus_file, evaluated, refusal):
+def test_a_text_that_has_moved_is_named(
+    train, tmp_path, corpus_file, evaluated, refusal
+):
     folder = tmp_path / "run"
     train(data__corpus=corpus_file, training__max_steps=1, folder=folder)
     moved = corpus_file.rename(tmp_path / "moved.txt")
@@ -165,9 +191,13 @@ def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
     assert "has no runs yet" in error
 
 
-def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_file, refusal):
+def test_a_run_without_weights_and_one_whose_corpus_has_changed(
+    train, corpus_file, refusal
+):
     run = train(data__corpus=corpus_file, training__max_steps=1).run
-    corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
+    corpus_file.write_text(
+        corpus_file.read_text()[:-1]
+    )  # the same characters, another text
     for path, message in (
         (None, "has changed since"),
         (run.corpus_path, "corpus.json"),

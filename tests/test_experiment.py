@@ -56,7 +56,9 @@ def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
     assert "\r" not in output
     assert "\x1b" not in output
     lines = output.splitlines()
-    assert sum(line.startswith("step ") for line in lines) == 2  # one line per evaluation
+    assert (
+        sum(line.startswith("step ") for line in lines) == 2
+    )  # one line per evaluation
     assert any(re.search(r"\[.(!.)?\]", line) for line in lines)  # a sample
     assert "\\xe1" in output  # á, which ASCII lacks
     assert str(run.path) in output
@@ -69,7 +71,9 @@ def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
 def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
     run, _ = first
     for seed, is_same in ((7, True), (8, False)):
-        again = train(configs_of(resolve(read_config(run.config_path), {"seed": seed}))).run
+        again = train(
+            configs_of(resolve(read_config(run.config_path), {"seed": seed}))
+        ).run
         assert (without_times(again) == without_times(run)) == is_same
 
 
@@ -79,7 +83,9 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
     words = words_for(tmp_path, corpus_file, 30, **{"sample.every_evaluations": 1})
     process = fork_server.start(words, merged=True, terminal=True)
     shown = []
-    with contextlib.suppress(OSError):  # how Linux reports that the other side has closed
+    with contextlib.suppress(
+        OSError
+    ):  # how Linux reports that the other side has closed
         shown.extend(process.stdout)
     assert process.wait(timeout=60) == 0
     text = "".join(shown)
@@ -89,7 +95,9 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
     assert "loss.valid" in text
 
 
-def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, fork_server):
+def test_runs_that_start_together_need_no_home_folder(
+    tmp_path, corpus_file, fork_server
+):
     """labml would list the repository in ~/.labml, where runs that start together delete each
     other's files."""
     words = words_for(tmp_path, corpus_file, 1)
@@ -97,7 +105,10 @@ def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, for
     for program in programs:
         output = program.output().splitlines()
         assert output[0].startswith("config ")
-        assert all(line.startswith(("run ", "reference ", "step ", "done ")) for line in output[1:])
+        assert all(
+            line.startswith(("run ", "reference ", "step ", "done "))
+            for line in output[1:]
+        )
     folders = (tmp_path / "logs" / "mlm").iterdir()
     assert [RunFolder(path).metrics()[-1]["step"] for path in folders] == [1] * 3
 
@@ -106,13 +117,24 @@ def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_wr
     tmp_path, corpus_file
 ):
     """On machines with GPUs, there may be neither."""
-    others = shutil.ignore_patterns(".*", "logs", "cache", "node_modules", "tests", "__pycache__")
+    others = shutil.ignore_patterns(
+        ".*", "logs", "cache", "node_modules", "tests", "__pycache__"
+    )
     copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=others)
-    words = ["experiment.py", "--preset=quick", f"data.corpus={corpus_file}", "device=cpu"]
+    words = [
+        "experiment.py",
+        "--preset=quick",
+        f"data.corpus={corpus_file}",
+        "device=cpu",
+    ]
     words += ["training.compile=false", "training.max_steps=2", "model.ngrams=0"]
     environment = os.environ | {"HOME": "/proc/nothing"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True
+        [sys.executable, *words],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert "\ndone (" in done.stdout, done.stderr
     assert "git repository" not in done.stdout
@@ -120,7 +142,11 @@ def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_wr
 
 def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
     corpus_file.write_text(corpus_file.read_text()[:4_000])  # its evaluation is slow
-    keys = {"data.corpus": str(corpus_file), "training.max_steps": 3, "training.evaluations": 1}
+    keys = {
+        "data.corpus": str(corpus_file),
+        "training.max_steps": 3,
+        "training.evaluations": 1,
+    }
     configs = configs_of(resolve(read_config(PRESETS / "annotated.yaml"), keys))
     assert isinstance(configs.network, LabmlTransformer)
     (row,) = train(configs).run.metrics()
@@ -131,11 +157,18 @@ def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
 
 @pytest.mark.parametrize(
     ("word", "code"),
-    [("--help", 0), ("model.d_modle=256", 2), ("model.n_heads=5", 2), ("data.tokens=byte", 2)],
+    [
+        ("--help", 0),
+        ("model.d_modle=256", 2),
+        ("model.n_heads=5", 2),
+        ("data.tokens=byte", 2),
+    ],
 )
 def test_help_and_wrong_keys_do_not_wait_for_pytorch(word, code):
     command = [sys.executable, "-X", "importtime", "experiment.py", "device=cpu", word]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     imported = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
     assert done.returncode == code
     assert "configs.checks" in imported
@@ -143,7 +176,8 @@ def test_help_and_wrong_keys_do_not_wait_for_pytorch(word, code):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "3", "app_url http://host", "app_url: [1]", "app_url: 5005", "a: b: c"]
+    "content",
+    ["", "3", "app_url http://host", "app_url: [1]", "app_url: 5005", "a: b: c"],
 )
 def test_a_wrong_labml_yaml_is_refused_in_one_line(tmp_path, monkeypatch, content):
     written(tmp_path / ".labml.yaml", content)
@@ -164,7 +198,8 @@ WRONG = {
     "FOLIO_TINY_SHAKESPEARE: cannot read": {"data.corpus": "tiny_shakespeare"},
     "heads of even size": {"model.d_model": 12, "model.n_heads": 4},
     "model.d_model=9 is odd": LABML | {"model.d_model": 9, "model.n_heads": 3},
-    "reads at most 5,000": LABML | {"training.stages": [{"until": 1.0, "seq_len": 8_192}]},
+    "reads at most 5,000": LABML
+    | {"training.stages": [{"until": 1.0, "seq_len": 8_192}]},
     "too few for windows": {"training.stages": [{"until": 1.0, "seq_len": 65_536}]},
     "sample.prompts: the character 'Ω'": {
         "sample.prompts": ["the Ω"],
@@ -200,11 +235,16 @@ def test_a_text_that_is_too_short_is_refused_in_one_line(refused, tmp_path, sent
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]
+    "address",
+    ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"],
 )
-def test_a_wrong_address_is_refused_in_one_line(refused, monkeypatch, text_file, address):
+def test_a_wrong_address_is_refused_in_one_line(
+    refused, monkeypatch, text_file, address
+):
     monkeypatch.setenv("labml_app_url", address)
-    assert "is not of the form http://127.0.0.1:5005" in refused(**{"data.corpus": text_file})
+    assert "is not of the form http://127.0.0.1:5005" in refused(
+        **{"data.corpus": text_file}
+    )
 
 
 def test_a_run_is_resumed_with_the_same_text_elsewhere(tmp_path, corpus_file, refusal):
@@ -218,7 +258,9 @@ def test_a_run_is_resumed_with_the_same_text_elsewhere(tmp_path, corpus_file, re
     assert "has changed" in refusal(main, *words[:2], "training.max_steps=3")
 
 
-def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, text_file, tmp_path):
+def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(
+    refused, text_file, tmp_path
+):
     (tmp_path / "logs").write_text("in the way")
     assert "set logs to a folder" in refused(**{"data.corpus": text_file})
     assert (tmp_path / "logs").read_text() == "in the way"
@@ -233,7 +275,9 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(SystemExit, match=r"^1$"):
         run_main(main)
-    assert re.fullmatch(r"experiment\.py: .*File too large.*\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"experiment\.py: .*File too large.*\n", capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +287,9 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
         ("inputs[positions, 99]", r"but raises own\.py, line 5: IndexError"),
     ],
 )
-def test_a_model_that_breaks_the_contract_is_refused(tmp_path, text_file, returned, message):
+def test_a_model_that_breaks_the_contract_is_refused(
+    tmp_path, text_file, returned, message
+):
     content = f"""import torch
 
 class Broken(torch.nn.Linear):

@@ -26,7 +26,10 @@ ALL_RATES = {
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory, sentences):
     def train_all(folder):
-        keys = {"data__corpus": written(folder / "text.txt", sentences), "training__max_steps": 20}
+        keys = {
+            "data__corpus": written(folder / "text.txt", sentences),
+            "training__max_steps": 20,
+        }
         train_in(folder / "mlm" / "onerate", **keys)
         train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
         train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
@@ -74,13 +77,20 @@ def test_the_same_seed_gives_the_same_texts(generated):
     three = generated("--n", "3", "--length", "20").split(f"\n{SEPARATOR}\n")
 
     assert len(set(three)) == 3
-    assert [generated("--n", "2", "--length", "20").split(f"\n{SEPARATOR}\n")] == [three[:2]]
+    assert [generated("--n", "2", "--length", "20").split(f"\n{SEPARATOR}\n")] == [
+        three[:2]
+    ]
     assert generated("--length", "20", "--seed", "0") == three[0]
     assert generated("--length", "20", "--seed", "1") not in three
 
 
 def test_every_option_changes_the_text(generated):
-    options = ("--temperature=0.1", "--order=left-to-right", "--remask=0.5", "--steps=1")
+    options = (
+        "--temperature=0.1",
+        "--order=left-to-right",
+        "--remask=0.5",
+        "--steps=1",
+    )
     texts = {generated(option) for option in options}
 
     assert len(texts | {generated()}) == 5
@@ -94,7 +104,9 @@ def test_a_run_writes_what_it_has_learned(generated):
 
 @pytest.mark.parametrize("run", ["bytes", "bpe"])
 def test_lengths_are_in_tokens(generated, run, logs):
-    assert generated("--prompt", "the cat", "--length", "30", run=run).startswith("the cat")
+    assert generated("--prompt", "the cat", "--length", "30", run=run).startswith(
+        "the cat"
+    )
     # a byte, or U+FFFD
     assert len(generated("--length", "1", run="bytes").encode(errors="replace")) <= 3
 
@@ -126,7 +138,9 @@ def test_wrong_input_is_one_line(logs, refusal, words):
     assert name in refusal(main, logs / "mlm" / "writer", *words, before="")
 
 
-def test_a_gif_records_the_first_text_and_is_never_replaced(generated, logs, refusal, tmp_path):
+def test_a_gif_records_the_first_text_and_is_never_replaced(
+    generated, logs, refusal, tmp_path
+):
     words = ["--length", "20", "--n", "2"]
     path = tmp_path / "new" / "text.gif"
 
@@ -154,14 +168,24 @@ def test_a_run_at_one_masking_rate_warns(logs, capsys):
     [
         ([{}], 0.15, 0.0, "15% only: it has never seen mostly masked text"),
         ([{"masking_prob": 0.3}, {}], 0.6, 0.0, "30% to 60% only"),
-        ([{"masking_prob": 0.9}], 0.15, 0.0, "90% only: it has never seen text with few blanks"),
+        (
+            [{"masking_prob": 0.9}],
+            0.15,
+            0.0,
+            "90% only: it has never seen text with few blanks",
+        ),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.1, "with random replacements"),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.0, ""),
         ([{}, {"masking_prob": 1.0}], 0.15, 0.0, ""),
     ],
 )
-def test_reservations_follow_from_the_rates(stages, masking_prob, randomize_prob, reason):
-    keys = {"masking.masking_prob": masking_prob, "masking.randomize_prob": randomize_prob}
+def test_reservations_follow_from_the_rates(
+    stages, masking_prob, randomize_prob, reason
+):
+    keys = {
+        "masking.masking_prob": masking_prob,
+        "masking.randomize_prob": randomize_prob,
+    }
     reservation = reservation_about({"training.stages": stages, **keys})
 
     assert reason in reservation

@@ -49,7 +49,9 @@ def test_a_large_text_trains_as_it_does_in_memory(tmp_path, train, monkeypatch):
 def test_waiting_for_a_slow_disk_is_reported(text, train):
     configs = configs_for(text, training__max_steps=4)
     draw = configs.data.windows.windows.draw
-    configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
+    configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[
+        1
+    ]
     recorded = train(configs, data__corpus=text).callbacks
     assert all(row["waiting"] > 0.05 for row in recorded.rows)
     waited = [line for line in recorded.lines if "waited for the disk" in line]
@@ -67,7 +69,11 @@ CASES = {
         "masking__masks": "static",
         "masking__random_tokens": "unigram",
     },
-    "BPE": {"data__tokens": "bpe:300", "masking__strategy": "span", "data__within_documents": True},
+    "BPE": {
+        "data__tokens": "bpe:300",
+        "masking__strategy": "span",
+        "data__within_documents": True,
+    },
     "bytes and sop": {
         "data__tokens": "bytes",
         "objective__sop": True,
@@ -82,39 +88,58 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text, train, more):
     check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, **more)
 
 
-def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text, train, monkeypatch):
+def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(
+    text, train, monkeypatch
+):
     """As on a GPU: the checkpoint is written while the thread draws the next windows."""
 
     def with_thread(windows, device, **_):
         return Prefetched(windows, device, in_thread=True)
 
     monkeypatch.setattr("configs.windows.Prefetched", with_thread)
-    check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, objective__sop=True)
+    check_resumes(
+        train, 7, data__corpus=text, training__max_steps=STEPS, objective__sop=True
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"masking__strategy": "adaptive"}, "this masking.strategy needs the whole text"),
+        (
+            {"masking__strategy": "adaptive"},
+            "this masking.strategy needs the whole text",
+        ),
         ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
         (
-            {"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]},
+            {
+                "data__within_documents": True,
+                "training__stages": [{"until": 1, "seq_len": 4096}],
+            },
             "the longest document",
         ),
         ({"data__sampling": "shuffled"}, r"data.sampling=shuffled needs .* GB"),
         ({"masking__masks": "static"}, r"masking.masks=static needs .* GB"),
     ],
 )
-def test_what_a_large_text_cannot_do_is_refused_in_one_line(text, monkeypatch, more, message):
+def test_what_a_large_text_cannot_do_is_refused_in_one_line(
+    text, monkeypatch, more, message
+):
     monkeypatch.setattr("configs.windows.MEMORY", 10_000)
     with one_line((CorpusError, ConfigError), message):
         _ = configs_for(text, training__chars_per_step=4_096, **more).trainer
 
 
 def test_ctrl_c_before_training_gives_one_line(text, tmp_path, fork_server):
-    folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
+    folder = (
+        corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
+    )
     with locked(folder / "lock", print):  # another process converts the text
-        words = ["experiment.py", f"data.corpus={text}", f"logs={tmp_path / 'logs'}", "device=cpu"]
+        words = [
+            "experiment.py",
+            f"data.corpus={text}",
+            f"logs={tmp_path / 'logs'}",
+            "device=cpu",
+        ]
         program = fork_server.start(words)
         lines = iter(program.stdout.readline, "")
         assert any("waiting for another process" in line for line in lines)

@@ -20,7 +20,13 @@ DYNAMIC = ("import_module", "__import__")  # the functions that import
 LAYERS = {
     "runs": set(),
     "model": set(),
-    "data": {"runs.errors", "runs.files", "runs.figures", "runs.reading", "runs.terminal"},
+    "data": {
+        "runs.errors",
+        "runs.files",
+        "runs.figures",
+        "runs.reading",
+        "runs.terminal",
+    },
     "training": {"data", "runs"},
     "distributed": {"data", "runs", "training"},
     "configs": {"data", "distributed", "model", "runs", "training"},
@@ -80,7 +86,9 @@ def imports(name, path, modules):
                 full = f"{base}.{alias.name}"
                 imported.add(full if full in modules else base)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(DYNAMIC):
-            imported |= {word.value for word in node.args[:1] if isinstance(word, ast.Constant)}
+            imported |= {
+                word.value for word in node.args[:1] if isinstance(word, ast.Constant)
+            }
     return imported
 
 
@@ -140,16 +148,25 @@ def test_runs_needs_few_other_packages(graph):
     allowed = RUNS_USES | {"runs"} | sys.stdlib_module_names
     for name, imported in graph.items():
         if is_within(name, {"runs"}):
-            assert [other for other in imported if not is_within(other, allowed)] == [], name
+            assert [
+                other for other in imported if not is_within(other, allowed)
+            ] == [], name
 
 
 def nesting(node, level=0):
     """The number of blocks inside each other below a node; `elif` opens no further one."""
     inner = level
     for child in ast.iter_child_nodes(node):
-        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        is_elif = (
+            isinstance(node, ast.If)
+            and isinstance(child, ast.If)
+            and node.orelse == [child]
+        )
         if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
-            inner = max(inner, nesting(child, level + (isinstance(child, BLOCKS) and not is_elif)))
+            inner = max(
+                inner,
+                nesting(child, level + (isinstance(child, BLOCKS) and not is_elif)),
+            )
     return inner
 
 
@@ -195,7 +212,9 @@ def test_a_wrong_import_is_found(tmp_path, module, line, check):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("import os\n")
-    (tmp_path / "training" / "state.py").write_text("from training.loop import Trainer\n")
+    (tmp_path / "training" / "state.py").write_text(
+        "from training.loop import Trainer\n"
+    )
     assert list(check(all_imports(tmp_path))) == []
     (tmp_path / module).write_text(line)
     assert list(check(all_imports(tmp_path))) != []

@@ -55,7 +55,9 @@ def train(folder, *words):
     return find_run("last", folder / "logs")
 
 
-def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(folder, capsys):
+def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(
+    folder, capsys
+):
     neighbor = written(folder / "words.py", "SAID = 'before'\n")
     own = written(folder / "my.py", examples("docs/own_code.md") + SAYS)
     keys = dict(REFERENCE.findall(page("docs/own_code.md")))
@@ -126,7 +128,9 @@ def model(c):
 def test_a_source_of_batches_resumes_and_a_model_that_has_an_export_is_exported(
     folder, text_file, printed
 ):
-    written(folder / "my.py", examples("docs/own_code.md", "class Lines") + HUGGING_FACE)
+    written(
+        folder / "my.py", examples("docs/own_code.md", "class Lines") + HUGGING_FACE
+    )
     keys = ["data.batches=my.py:lines", "model.architecture=my.py:model"]
     run = train(folder, *keys, "training.optimizer=adamw", f"data.corpus={text_file}")
     assert experiment.main(["--resume", str(run.path), "training.max_steps=4"]) == 0
@@ -137,12 +141,16 @@ def test_a_source_of_batches_resumes_and_a_model_that_has_an_export_is_exported(
     assert (exported / "model.safetensors").exists()
 
 
-def test_the_examples_of_the_readme_train_with_strategies_of_the_docs(folder, text_file):
+def test_the_examples_of_the_readme_train_with_strategies_of_the_docs(
+    folder, text_file
+):
     strategies = examples("docs/masking.md", "def vowels", "def least_selected")
     written(folder / "my.py", examples("README.md") + strategies)
     keys = [f"{key}={value}" for key, value in REFERENCE.findall(page("README.md"))]
     mixture = "masking.mixture=[{until: 1, my.py:vowels: 1, my.py:least_selected: 1}]"
-    train(folder, *keys, "masking.strategy=mixture", mixture, f"data.corpus={text_file}")
+    train(
+        folder, *keys, "masking.strategy=mixture", mixture, f"data.corpus={text_file}"
+    )
 
 
 def test_the_strategy_of_the_docs_that_learns_is_saved_and_restored(folder, sentences):
@@ -206,24 +214,46 @@ WRONG = [
     ("def own(c):\n    return 1 / 0", MODEL_KEY, "my.py, line 2: ZeroDivision"),
     ("def own(c): return 3", MODEL_KEY, "must return a torch.nn.Module, not int"),
     (MODEL, MODEL_KEY, "must return logits [3, "),
-    ("def own(c): return [3]", "training.optimizer=my.py:own", "torch.optim.Optimizer or a list"),
-    ("def own(text): return 3", "masking.strategy=my.py:own", "must return a Segmenter, not int"),
+    (
+        "def own(c): return [3]",
+        "training.optimizer=my.py:own",
+        "torch.optim.Optimizer or a list",
+    ),
+    (
+        "def own(text): return 3",
+        "masking.strategy=my.py:own",
+        "must return a Segmenter, not int",
+    ),
     ("def own(x, y): return x.mean()", LOSS, "it must return losses [5], not []"),
     ("def own(x, y): return y * 1.0", LOSS, "its losses have no gradient"),
     ("def own(x): return x", LOSS, "must take 2 argument"),
-    ("class own:\n    def encode(self, text): pass", "data.tokens=my.py:own", "a list `tokens`"),
+    (
+        "class own:\n    def encode(self, text): pass",
+        "data.tokens=my.py:own",
+        "a list `tokens`",
+    ),
     ("def own(): return 5", CORPUS, "it must return strings"),
     ("def own(): yield 5", CORPUS, "document 1 is not a string"),
-    ("def own(c): return 3", "data.batches=my.py:own", "'int' object has no attribute 'draw'"),
+    (
+        "def own(c): return 3",
+        "data.batches=my.py:own",
+        "'int' object has no attribute 'draw'",
+    ),
     (SOURCE, "data.batches=my.py:own", "it must return a data.batch.Batch"),
     ("def own(trainer): pass", CALLBACK, "it must be a class"),
-    ("class own:\n    def evaluted(self): pass", CALLBACK, "it has none of the hooks begin"),
+    (
+        "class own:\n    def evaluted(self): pass",
+        CALLBACK,
+        "it has none of the hooks begin",
+    ),
     ("class own:\n    def stepped(self): pass", CALLBACK, "stepped must take 3"),
 ]
 
 
 @pytest.mark.parametrize(("content", "word", "message"), WRONG)
-def test_wrong_code_is_one_line_before_training(folder, text_file, refusal, content, word, message):
+def test_wrong_code_is_one_line_before_training(
+    folder, text_file, refusal, content, word, message
+):
     written(folder / "my.py", content)
     config = config_file(folder, {"data.corpus": text_file, "training.max_steps": 1})
     line = refusal(experiment.main, "--config", config, word)
@@ -234,29 +264,48 @@ def test_wrong_code_is_one_line_before_training(folder, text_file, refusal, cont
 
 @pytest.mark.parametrize(
     ("key", "reason"),
-    [("model.architecture=my.py:my_model", "attention_mask"), ("objective.nsp=true", "segments")],
+    [
+        ("model.architecture=my.py:my_model", "attention_mask"),
+        ("objective.nsp=true", "segments"),
+    ],
 )
-def test_batches_that_the_model_cannot_read_are_one_line(folder, text_file, refusal, key, reason):
-    written(folder / "my.py", examples("docs/own_code.md", "class Lines", "class MyModel"))
-    keys = {"data.corpus": text_file, "data.batches": "my.py:lines", "training.optimizer": "adamw"}
+def test_batches_that_the_model_cannot_read_are_one_line(
+    folder, text_file, refusal, key, reason
+):
+    written(
+        folder / "my.py", examples("docs/own_code.md", "class Lines", "class MyModel")
+    )
+    keys = {
+        "data.corpus": text_file,
+        "data.batches": "my.py:lines",
+        "training.optimizer": "adamw",
+    }
     line = refusal(experiment.main, "--config", config_file(folder, keys), key)
     assert "data.batches=" in line
     assert reason in line
 
 
-def test_an_error_in_training_names_the_line_of_the_user(folder, text_file, monkeypatch, capsys):
-    written(folder / "my.py", "class Fails:\n    def begin(self, trainer):\n        1 / 0\n")
+def test_an_error_in_training_names_the_line_of_the_user(
+    folder, text_file, monkeypatch, capsys
+):
+    written(
+        folder / "my.py", "class Fails:\n    def begin(self, trainer):\n        1 / 0\n"
+    )
     config = config_file(folder, {"data.corpus": text_file})
     words = ["experiment.py", "--config", config, "callbacks=[my.py:Fails]"]
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     with pytest.raises(SystemExit, match=r"^1$"):
         run_main(experiment.main)
-    line = "experiment.py: stopped: my.py, line 3: ZeroDivisionError: division by zero\n"
+    line = (
+        "experiment.py: stopped: my.py, line 3: ZeroDivisionError: division by zero\n"
+    )
     assert capsys.readouterr().err == line
 
 
-def test_packages_of_an_environment_and_of_folio_are_not_kept(folder, text_file, monkeypatch):
+def test_packages_of_an_environment_and_of_folio_are_not_kept(
+    folder, text_file, monkeypatch
+):
     """The file may lie in a folder with an environment, such as Folio's own folder."""
     (folder / ".venv").mkdir()
     written(folder / ".venv" / "installed_beside.py", "")
@@ -266,7 +315,9 @@ def test_packages_of_an_environment_and_of_folio_are_not_kept(folder, text_file,
     run = train(folder, "callbacks=[my.py:Says]", f"data.corpus={text_file}")
     assert set(run.code()) == {str(own), str(neighbor)}
 
-    assert not is_of_user("data.masking.units", ROOT / "data" / "masking" / "units.py", ROOT)
+    assert not is_of_user(
+        "data.masking.units", ROOT / "data" / "masking" / "units.py", ROOT
+    )
     assert is_of_user("words.more", ROOT / "words" / "more" / "__init__.py", ROOT)
 
 

@@ -8,7 +8,11 @@ import experiment
 import predict
 from runs.files import ROOT
 
-PROGRAMS = {"experiment": experiment.main, "predict": predict.main, "evaluate": evaluate.main}
+PROGRAMS = {
+    "experiment": experiment.main,
+    "predict": predict.main,
+    "evaluate": evaluate.main,
+}
 COMMAND = re.compile(r"^python (\w+)\.py (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -30,7 +34,11 @@ def test_every_step_of_the_tutorial_works(tmp_path, shakespeare, monkeypatch, ca
         words = re.sub(r"max_steps=\d+", "max_steps=2", words).replace("--seeds 3 ", "")
         arguments = []
         for word in shlex.split(words):
-            paths = sorted(str(path) for path in tmp_path.glob(word)) if "*" in word else [word]
+            paths = (
+                sorted(str(path) for path in tmp_path.glob(word))
+                if "*" in word
+                else [word]
+            )
             arguments += paths
         logs = str(tmp_path / "logs")
         arguments += [f"logs={logs}"] if program == "experiment" else ["--logs", logs]

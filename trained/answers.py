@@ -33,7 +33,9 @@ def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
     for line in lines:
         try:
             request = checked(json.loads(line), REQUEST, "the request")
-            reply = answer(trained, **{name: request[name] for name in REQUEST if name in request})
+            reply = answer(
+                trained, **{name: request[name] for name in REQUEST if name in request}
+            )
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             reply = {"error": f"the request is not JSON ({error})"}
         except (ValueError, RecursionError) as error:
@@ -44,14 +46,20 @@ def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
 
 @torch.inference_mode()
 def answer(
-    trained: Trained, text: str, top: int = 8, exact: bool = False, attention: int | None = None
+    trained: Trained,
+    text: str,
+    top: int = 8,
+    exact: bool = False,
+    attention: int | None = None,
 ) -> dict[str, Any]:
     """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their
     probabilities, given everything visible. They come from the model, or with `exact` from the
     play's grammar. `attention` is a position: its attention to each position, the mean over layers
     and heads, is returned as well. Raises ValueError."""
     if len(text) > LONGEST:
-        raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
+        raise ValueError(
+            f"the text has {len(text):,} characters: this page takes {LONGEST:,}"
+        )
     vocabulary = trained.vocabulary
     ids = encode(text, trained, unknown=True)
     windows = pieces(len(ids), trained.longest)
@@ -68,7 +76,9 @@ def answer(
         if not len(wanted):
             continue
         best = find(trained, ids[window], wanted).topk(min(top, vocabulary.n_ordinary))
-        for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        for values, tokens in zip(
+            best.values.tolist(), best.indices.tolist(), strict=True
+        ):
             names = [vocabulary.decode([i]) for i in tokens]
             shares = [round(share, 5) for share in values]
             candidates.append(list(zip(names, shares, strict=True)))
@@ -92,7 +102,9 @@ def answer(
 
 def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
     """P(token) by the model at the `wanted` positions of a window `[n]`: `[n_wanted, n_ordinary]`."""
-    return trained.model(ids[None], wanted)[:, : trained.vocabulary.n_ordinary].softmax(-1)
+    return trained.model(ids[None], wanted)[:, : trained.vocabulary.n_ordinary].softmax(
+        -1
+    )
 
 
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:

@@ -105,7 +105,9 @@ def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> 
 
     model = LogisticRegression(max_iter=1_000)
     # Folds are not shuffled, so most units of a text are in one fold.
-    search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
+    search = GridSearchCV(
+        model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0
+    )
     search.fit(labelled, labels)
     of_classes = torch.from_numpy(search.decision_function(test)).double()
     if of_classes.ndim == 1:  # two labels

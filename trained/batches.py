@@ -11,7 +11,9 @@ from torch.nn.utils.rnn import pad_sequence
 TOKENS_AT_ONCE = 4_096
 
 
-def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> Iterator[list[int]]:
+def batches_by_length(
+    texts: Sequence[Tensor], equal_lengths: bool = False
+) -> Iterator[list[int]]:
     """The numbers of the texts `[length]`, in batches of similar lengths, or of `equal_lengths`."""
     lengths = [len(text) for text in texts]
     batch: list[int] = []
@@ -50,7 +52,9 @@ def pieces(length: int, longest: int) -> list[tuple[slice, slice]]:
     if length <= longest:
         return [(slice(0, length), slice(0, length))]
     starts = [*range(0, length - longest, max(1, longest // 2)), length - longest]
-    ends = [(start + longest + next_start) // 2 for start, next_start in pairwise(starts)]
+    ends = [
+        (start + longest + next_start) // 2 for start, next_start in pairwise(starts)
+    ]
     bounds = [0, *ends, length]
     windows = [slice(start, start + longest) for start in starts]
 

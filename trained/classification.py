@@ -39,17 +39,23 @@ MAX_COMPARED = 4_096
 # the least probability that cross-validation counts, for labels that the other folds lack
 UNSEEN = 1e-4
 NEVER = -1e4  # the score of a label without examples
-Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and its inverse penalty
+Candidate = tuple[
+    np.ndarray, float
+]  # the inputs that a probe may read, and its inverse penalty
 
 
-def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
+def probed(
+    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]
+) -> Classifier:
     """Fit the linear layer of a classifier by logistic regression; its model is not changed.
 
     Cross-validation on the labelled texts chooses the penalty, and which features the layer reads,
     unless `classifier.chosen` is set.
     """
     classifier.eval()
-    if classifier.kind == CHARACTER:  # all features of many texts would not fit into memory
+    if (
+        classifier.kind == CHARACTER
+    ):  # all features of many texts would not fit into memory
         step = -(-sum(map(len, texts)) // MAX_CHARACTERS)
         texts = texts[::step]
         labels = labels[::step]
@@ -99,7 +105,10 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
 # several threads would wait for each other at each of many small products
 @threadpool_limits.wrap(limits=1)
 def regression(
-    features: np.ndarray, target: np.ndarray, fold: np.ndarray, candidates: Sequence[Candidate]
+    features: np.ndarray,
+    target: np.ndarray,
+    fold: np.ndarray,
+    candidates: Sequence[Candidate],
 ) -> tuple[Candidate, LogisticRegression]:
     """The candidate that predicts the labels `target` of a `fold` best from the other folds, and
     the regression with it on all `features` `[n_units, n_features]`.
@@ -121,13 +130,17 @@ def regression(
                 continue
             model = fitted(some[inner][:, columns], labels[inner], c, tol=1e-3)
             probabilities = np.zeros((int((~inner).sum()), labels.max() + 1))
-            probabilities[:, model.classes_] = model.predict_proba(some[~inner][:, columns])
+            probabilities[:, model.classes_] = model.predict_proba(
+                some[~inner][:, columns]
+            )
             of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
             of_folds.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
 
         return float(np.mean(of_folds)) if of_folds else -np.inf
 
-    best = candidates[0] if len(candidates) == 1 else max(candidates, key=log_likelihood)
+    best = (
+        candidates[0] if len(candidates) == 1 else max(candidates, key=log_likelihood)
+    )
     columns, c = best
 
     return best, fitted(features[:, columns], target, c)
@@ -172,9 +185,13 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
 def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
     """The numbers of all examples, in batches of similar `lengths` `[n_examples]`, which need
     little padding."""
-    order = torch.randperm(len(lengths), generator=generator)  # of examples of equal length
+    order = torch.randperm(
+        len(lengths), generator=generator
+    )  # of examples of equal length
     batches = order[lengths[order].argsort(stable=True)].split(BATCH_SIZE)
-    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+    return [
+        batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()
+    ]
 
 
 def fine_tuned(
@@ -194,12 +211,16 @@ def fine_tuned(
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
     optimizers = adamw(classifier.model, **rates, weight_decay=WEIGHT_DECAY)
-    in_bfloat16 = CPU_HAS_BFLOAT16 and classifier.d_model >= 128  # as for training.precision=auto
+    in_bfloat16 = (
+        CPU_HAS_BFLOAT16 and classifier.d_model >= 128
+    )  # as for training.precision=auto
     generator = torch.Generator().manual_seed(seed)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs
     lengths = torch.tensor([len(text) for text in texts]).view(-1, per_label).amax(1)
-    batches = [batch for _ in range(epochs) for batch in shuffled_batches(lengths, generator)]
+    batches = [
+        batch for _ in range(epochs) for batch in shuffled_batches(lengths, generator)
+    ]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)  # for dropout
         for number, batch in enumerate(batches):

@@ -30,7 +30,9 @@ class Classifier(nn.Module):
     `center`.
     """
 
-    chosen: Any = None  # the inputs that a probe has chosen to read, and its inverse penalty
+    chosen: Any = (
+        None  # the inputs that a probe has chosen to read, and its inverse penalty
+    )
     # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
     center: Tensor
 
@@ -42,7 +44,9 @@ class Classifier(nn.Module):
         n_tokens, self.d_model = model.encoder.embedding.weight.shape
         self.reads_expected = kind == CHARACTER and n_tokens <= LARGEST_ALPHABET
         # of a character
-        self.n_features = self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected
+        self.n_features = (
+            self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected
+        )
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
         n_inputs = self.n_features
         if kind != CHARACTER:
@@ -71,7 +75,9 @@ class Classifier(nn.Module):
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
         is_text = mask.unsqueeze(-1)
-        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(
+            1
+        )  # padding may be on the left
         mean = (x * is_text).sum(1) / is_text.sum(1)
 
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
@@ -114,7 +120,9 @@ def scores_of(
 ) -> Tensor:
     """The scores of the labels, `[n_units, n_labels]`. `features` are those of the texts, if they
     are known."""
-    if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
+    if (
+        classifier.kind == CHARACTER
+    ):  # all features of all characters would not fit into memory
         return of_units(texts, classifier, of_characters=True)
     if features is None:
         features = features_of(classifier, texts)

@@ -44,7 +44,9 @@ from trained.task_results import (
 )
 from trained.zero_shot import pseudo_log_likelihoods
 
-Effort = dict[str, Any]  # the learning rates of fine-tuning, and its least number of steps
+Effort = dict[
+    str, Any
+]  # the learning rates of fine-tuning, and its least number of steps
 GENTLE: Effort = {"learning_rate": 3e-4, "table_learning_rate": 0.0, "n_steps": 30}
 STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}
 # the table is zero at first
@@ -57,7 +59,9 @@ class Answers(NamedTuple):
     # method -> `[n_draws, n_test]`: per test example, which may have many labels
     right: dict[str, np.ndarray]
     counts: np.ndarray  # [n_test], all answers
-    confusion: np.ndarray  # [n_labels, n_labels], of the fine-tuned model, all draws together
+    confusion: (
+        np.ndarray
+    )  # [n_labels, n_labels], of the fine-tuned model, all draws together
     learned: Classifier  # the fine-tuned model of the first draw
 
 
@@ -89,7 +93,10 @@ def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
     of_draws = (right.sum(1) / counts.sum()).var(ddof=1) / n_draws
     of_texts = (right.mean(0) - mean * counts).var(ddof=1) * n_test / counts.sum() ** 2
 
-    return {"mean": mean, "margin": margin_of_sum([of_draws, of_texts], [n_draws - 1, n_test - 1])}
+    return {
+        "mean": mean,
+        "margin": margin_of_sum([of_draws, of_texts], [n_draws - 1, n_test - 1]),
+    }
 
 
 def compare(
@@ -103,7 +110,9 @@ def compare(
     title = in_one_line(task.name)
     if task.kind == CHARACTER and not trained.vocabulary.is_characters:
         tokens = trained.vocabulary.tokens
-        raise ConfigError(f"{title} has a label per character, and the run's tokens are {tokens}")
+        raise ConfigError(
+            f"{title} has a label per character, and the run's tokens are {tokens}"
+        )
 
     names = label_names(task)
     n_pool = len(task.pool)
@@ -147,7 +156,9 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
     if task.kind == CHOICE:  # needs no labels
         report(f"{ZERO_SHOT}: each character of {len(test.texts):,} texts")
         likelihoods = pseudo_log_likelihoods(trained, test_ids)
-        right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
+        right[ZERO_SHOT] = [
+            accuracies(task, likelihoods.expand(2, -1).T, test)[0]
+        ] * len(draws)
 
     confusion = np.zeros((n_names, n_names), dtype=int)
     # of all probes; those of all characters are too large
@@ -161,7 +172,9 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             report(f"about {left:.0f} s left for {in_one_line(task.name)}")
 
         started = time.monotonic()
-        for name, learned in learn(trained, task, task.draw(n_labels, draw), test, draw):
+        for name, learned in learn(
+            trained, task, task.draw(n_labels, draw), test, draw
+        ):
             scores = learned
             if isinstance(learned, Classifier):
                 features = frozen if learned.model is trained.model else None
@@ -176,7 +189,9 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
 
             right.setdefault(name, []).append(correct)
             share = float(correct.sum() / counts.sum())
-            report(f"draw {draw}, {name}: {share:.3f} ({time.monotonic() - started:.1f} s)")
+            report(
+                f"draw {draw}, {name}: {share:.3f} ({time.monotonic() - started:.1f} s)"
+            )
             started = time.monotonic()
 
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
@@ -250,7 +265,9 @@ def learn(
         yield FREQUENT, by_frequency(pool, test, n_labels)
 
 
-def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], seed: int) -> Effort:
+def effort_for(
+    probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], seed: int
+) -> Effort:
     """The effort for a pretrained model: gentle; for labels of characters, the one with the lower
     loss on a quarter of the texts."""
     if probe.kind != CHARACTER:
@@ -262,8 +279,12 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], s
 
     def loss(effort: Effort) -> float:
         tuned = fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed)
-        log_probs = scores_of(tuned, ids[:n]).log_softmax(-1).clamp(min=math.log(UNSEEN))
-        return F.nll_loss(log_probs, torch.cat(labels[:n]), ignore_index=NO_LABEL).item()
+        log_probs = (
+            scores_of(tuned, ids[:n]).log_softmax(-1).clamp(min=math.log(UNSEEN))
+        )
+        return F.nll_loss(
+            log_probs, torch.cat(labels[:n]), ignore_index=NO_LABEL
+        ).item()
 
     return min((GENTLE, STRONG), key=loss)
 
@@ -274,11 +295,17 @@ def print_unknown(trained: Trained, task: Task) -> None:
     n_long = n_cut(texts, trained)
     if n_long:
         longest = f"{trained.longest} {trained.vocabulary.tokens}"
-        print(f"{n_long:,} texts are longer than the run's windows: they are cut to {longest}")
+        print(
+            f"{n_long:,} texts are longer than the run's windows: they are cut to {longest}"
+        )
 
     n_missing = n_unknown(texts, trained.vocabulary)
     if n_missing:
         read_as = "[MASK]" if trained.vocabulary.unknown_token is None else "[UNK]"
         of_all = f"{n_missing:,} of {sum(map(len, texts)):,} characters"
-        print(f"{of_all} are not in the run's vocabulary: the models read them as {read_as}")
-        print("    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)")
+        print(
+            f"{of_all} are not in the run's vocabulary: the models read them as {read_as}"
+        )
+        print(
+            "    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)"
+        )

@@ -48,7 +48,9 @@ def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units
         elif task.kind == CHARACTER:
             names = example.label[:longest]
 
-        labels.append(torch.tensor([number.get(name or "", NO_LABEL) for name in names]))
+        labels.append(
+            torch.tensor([number.get(name or "", NO_LABEL) for name in names])
+        )
 
     return Units(texts, labels)
 
@@ -66,7 +68,9 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     right = (scores.argmax(1) == labels) & counts
     n = len(test.labels)
 
-    return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
+    return torch.bincount(example, right.double(), n), torch.bincount(
+        example, counts.double(), n
+    )
 
 
 def n_cut(texts: Sequence[str], trained: Trained) -> int:
@@ -99,7 +103,9 @@ def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
     all_ids = []
     for text in texts:
         if vocabulary.is_characters:
-            ids = torch.tensor([id_of.get(c, unknown_token) for c in text[: trained.longest]])
+            ids = torch.tensor(
+                [id_of.get(c, unknown_token) for c in text[: trained.longest]]
+            )
         else:
             ids = vocabulary.encode(text)[: trained.longest]
 

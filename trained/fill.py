@@ -14,7 +14,9 @@ from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
 MOST_BLANKS = 10_000  # of a text; a pass of the model fills one blank of each window
-SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
+SYMBOL = re.compile(
+    r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL
+)
 
 
 class Guess(NamedTuple):
@@ -37,7 +39,11 @@ class Filled(NamedTuple):
 
 
 def encode(
-    template: str, trained: Trained, *, unknown: bool = False, most_blanks: int = MOST_BLANKS
+    template: str,
+    trained: Trained,
+    *,
+    unknown: bool = False,
+    most_blanks: int = MOST_BLANKS,
 ) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
@@ -50,7 +56,9 @@ def encode(
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
 
     def is_blank(symbol: re.Match[str]) -> bool:
-        return bool(symbol["blank"]) or (known is not None and known.isdisjoint(symbol.groups()))
+        return bool(symbol["blank"]) or (
+            known is not None and known.isdisjoint(symbol.groups())
+        )
 
     parts = [torch.empty(0, dtype=torch.int64)]
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
@@ -75,7 +83,9 @@ def with_unknown(text: str, template: str, vocabulary: Vocabulary) -> str:
     if vocabulary.unknown_token is None or not vocabulary.is_characters:
         return text
     own = (symbol["escaped"] or symbol["plain"] for symbol in SYMBOL.finditer(template))
-    return "".join(kept if c == REPLACEMENT and kept else c for c, kept in zip_longest(text, own))
+    return "".join(
+        kept if c == REPLACEMENT and kept else c for c, kept in zip_longest(text, own)
+    )
 
 
 def fill(
@@ -137,7 +147,9 @@ def _fill(
     excluded: list[int] = []
     for character in never:
         part = character.encode()
-        excluded += [i for i, surface in enumerate(vocabulary.surfaces) if part in surface]
+        excluded += [
+            i for i, surface in enumerate(vocabulary.surfaces) if part in surface
+        ]
 
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
@@ -153,14 +165,21 @@ def _fill(
         logits = logits[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
         probabilities = logits.float().softmax(-1)  # [n_blanks, n_ordinary]
-        confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))
+        confidence = torch.full(blanks.shape, -1.0).masked_scatter(
+            blanks, probabilities.amax(-1)
+        )
         columns = confidence.view(inputs.shape).argmax(1)
-        nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1
+        nth_blank = (
+            blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten()
+            - 1
+        )
         best = probabilities[nth_blank].topk(n_candidates)
         ids[rows, columns] = best.indices[:, 0]
         tokens = best.indices.tolist()
         shares = best.values.tolist()
-        for i, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+        for i, (row, column) in enumerate(
+            zip(rows.tolist(), columns.tolist(), strict=True)
+        ):
             names = [token(each) for each in tokens[i]]
             guesses[row].append(Guess(column, list(zip(names, shares[i], strict=True))))
 

@@ -68,7 +68,9 @@ def export(trained: Trained, folder: Path) -> None:
     if isinstance(trained.vocabulary, CustomVocabulary):
         path, name = path_and_name(trained.values["data.tokens"])
         shutil.copy(path, folder)
-        print(f"the folder has no tokenizer.json: encode texts with {name} of its {path.name}")
+        print(
+            f"the folder has no tokenizer.json: encode texts with {name} of its {path.name}"
+        )
     else:
         tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
 
@@ -143,19 +145,25 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         "max_position_embeddings": trained.longest,
         "norm_eps": NORM_EPS,
         "layer_types": ["full_attention"] * n_layers,
-        "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), ROTARY),
+        "rope_parameters": dict.fromkeys(
+            ("full_attention", "sliding_attention"), ROTARY
+        ),
         "classifier_pooling": "mean",  # there is no [CLS]
         "pad_token_id": vocabulary.padding_token,
         "mask_token_id": vocabulary.mask_token,
         "unk_token_id": vocabulary.n_tokens if unknown_token is None else unknown_token,
-        **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
+        **dict.fromkeys(
+            ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+        ),
     }
     ngrams = trained.encoder.ngrams
     if ngrams is not None:
         # [n_ngrams, 2 * reach + 1]; weights bring their own n-grams
         is_member = ngrams.factors.T != 0
         reach = is_member.shape[1] // 2
-        settings["ngrams"] = [(row.nonzero().flatten() - reach).tolist() for row in is_member]
+        settings["ngrams"] = [
+            (row.nonzero().flatten() - reach).tolist() for row in is_member
+        ]
         settings["ngram_rows"] = values["model.ngram_rows"]
         settings["ngram_parts"] = ngrams.n_parts
 
@@ -166,7 +174,9 @@ def renamed(trained: Trained) -> dict[str, Tensor]:
     """The model's weights by Hugging Face's names, with a row for an added `[UNK]`."""
     weights: dict[str, Tensor] = {}
     for name, weight in trained.model.state_dict().items():
-        (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
+        (new,) = [
+            re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)
+        ]
         weights[new] = weight
 
     embedding = weights[EMBEDDING]

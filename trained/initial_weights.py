@@ -77,12 +77,16 @@ def check_fits(
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
         if is_shape and config[key] != values[key]:
-            raise ConfigError(f"{key}={values[key]} differs from {name}, which has {config[key]}")
+            raise ConfigError(
+                f"{key}={values[key]} differs from {name}, which has {config[key]}"
+            )
 
     if old.tokens != vocabulary.tokens or (
         not old.is_characters and old.ordinary != vocabulary.ordinary
     ):
-        raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {name}")
+        raise ConfigError(
+            f"data.tokens={values['data.tokens']} differs from the tokens of {name}"
+        )
 
     missing = set(old.ordinary) - set(vocabulary.ordinary)
     if missing:

@@ -18,7 +18,9 @@ def recorded_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ..
     calls: list[tuple[Any, ...]] = []
     with ExitStack() as hooks:
         for module in modules:
-            hook = module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
+            hook = module.register_forward_pre_hook(
+                lambda _, arguments: calls.append(arguments)
+            )
             hooks.enter_context(hook)
 
         yield calls
@@ -37,7 +39,9 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
         model(ids.unsqueeze(0))
     maps = []
     for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
-        heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
+        heads = attention.query_key_value(x).view(
+            *x.shape[:2], 3, attention.n_heads, -1
+        )
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
         products = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2)
         maps.append((products / query.shape[-1] ** 0.5).softmax(-1).squeeze(0))
@@ -46,7 +50,9 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[str, str]:
+def nearest_characters(
+    model: Any, vocabulary: Vocabulary, n: int = 5
+) -> dict[str, str]:
     """For each character, the `n` characters whose embeddings have the greatest cosine similarity
     to its own.
 
@@ -58,7 +64,9 @@ def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[s
         )
 
     n_characters = vocabulary.n_ordinary
-    vectors = nn.functional.normalize(model.encoder.embedding.weight[:n_characters], dim=-1)
+    vectors = nn.functional.normalize(
+        model.encoder.embedding.weight[:n_characters], dim=-1
+    )
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
     nearest = similarity.topk(min(n, n_characters - 1)).indices
     texts = [vocabulary.decode(row) for row in nearest]

@@ -37,7 +37,9 @@ class Trained:
 
     run: RunFolder
     values: dict[str, Any]  # every key with its value; `device` is the model's
-    model: nn.Module  # with the best weights (`load_initial`: the first ones), in evaluation mode
+    model: (
+        nn.Module
+    )  # with the best weights (`load_initial`: the first ones), in evaluation mode
     vocabulary: Vocabulary
 
     @property
@@ -127,7 +129,9 @@ def load(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trai
     return trained
 
 
-def load_initial(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trained:
+def load_initial(
+    run: RunFolder, device: str = "cpu", corpus: str | None = None
+) -> Trained:
     """As `load`, with initial weights. Raises InputError."""
     tracking.be_quiet()
     overridden = {"device": device}
@@ -150,17 +154,25 @@ def choose_threads(trained: Trained, most: int) -> None:
     positions = torch.arange(ids.numel())  # which a model of your own may need
     if most > 1 and trained.values["device"] == "cpu":
         seconds = seconds_by_threads(lambda: trained.model(ids, positions), (most, 1))
-        torch.set_num_threads(1 if seconds[1] < CLEARLY_FASTER * seconds[most] else most)
+        torch.set_num_threads(
+            1 if seconds[1] < CLEARLY_FASTER * seconds[most] else most
+        )
 
 
-def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:
+def check_scores(
+    trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]
+) -> None:
     """Compare the scores of an exported model with those of `trained`, on random tokens; later
     texts are padded.
 
     `exported(ids, mask)` may have scores for more tokens. Raises RuntimeError if one differs by
     more than 1e-4.
     """
-    for batch, length in ((1, 1), (7, (trained.longest + 1) // 2), (5, trained.longest)):
+    for batch, length in (
+        (1, 1),
+        (7, (trained.longest + 1) // 2),
+        (5, trained.longest),
+    ):
         ids = random_ids(trained, batch, length)
         mask = torch.arange(length) < torch.linspace(length, 1, batch).int()[:, None]
         ids[~mask] = trained.vocabulary.padding_token
@@ -168,7 +180,9 @@ def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor])
             ours = trained.scores(ids, mask)
             differences = (exported(ids, mask)[..., : ours.shape[-1]] - ours).abs()
 
-        difference = (differences[mask] if differences.ndim == 3 else differences).max().item()
+        difference = (
+            (differences[mask] if differences.ndim == 3 else differences).max().item()
+        )
         if not difference <= TOLERANCE:  # nan is not
             raise RuntimeError(
                 f"the scores of the exported model differ by {difference:.1e}: please report this"
@@ -178,7 +192,9 @@ def check_scores(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor])
 def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
     """Random tokens and blanks, `[batch, length]`."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(trained.vocabulary.n_ordinary, (batch, length), generator=generator)
+    ids = torch.randint(
+        trained.vocabulary.n_ordinary, (batch, length), generator=generator
+    )
     ids[:, ::3] = trained.vocabulary.mask_token
     return ids
 

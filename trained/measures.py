@@ -20,7 +20,14 @@ from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
 
 Measure = dict[str, Any]
-RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
+RATES = {
+    "15%": 0.15,
+    "20%": 0.20,
+    "30%": 0.30,
+    "40%": 0.40,
+    "50%": 0.50,
+    "uniform": None,
+}
 # the first that fits counts, for tokens by their `first_characters`
 CLASSES: dict[str, Callable[[str], bool]] = {
     "lower case": str.islower,
@@ -28,7 +35,9 @@ CLASSES: dict[str, Callable[[str], bool]] = {
     "space": lambda c: c == " ",
     "newline": lambda c: c == "\n",
     "punctuation": lambda c: c.isprintable() and not c.isalnum() and c != " ",
-    "other": lambda c: True,  # the rest: digits, letters without case, control characters
+    "other": lambda c: (
+        True
+    ),  # the rest: digits, letters without case, control characters
 }
 DISTANCES = ("1", "2", "3", "4 or more")
 SPAN = 5  # characters
@@ -46,19 +55,30 @@ def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
     generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
     ranks = ranks_of_random(generator, (n_windows, WINDOW_LEN))
     if rate is None:
-        return torch.from_numpy(ranks < generator.integers(1, WINDOW_LEN, size=(n_windows, 1)))
+        return torch.from_numpy(
+            ranks < generator.integers(1, WINDOW_LEN, size=(n_windows, 1))
+        )
     return torch.from_numpy(ranks < round(rate * WINDOW_LEN))
 
 
-def ranks_of_random(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+def ranks_of_random(
+    generator: np.random.Generator, shape: tuple[int, int]
+) -> np.ndarray:
     """The ranks of random numbers in each row: a random permutation."""
     return generator.random(shape).argsort(axis=1).argsort(axis=1)
 
 
-def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, Measure]:
+def sweep(
+    model: nn.Module, validation: ValidationSet, mask_token: int
+) -> dict[str, Measure]:
     """The model at every masking rate."""
-    masks = {name: sweep_masks(validation.n_windows, rate) for name, rate in RATES.items()}
-    return {name: _masked(model, validation, masked, mask_token) for name, masked in masks.items()}
+    masks = {
+        name: sweep_masks(validation.n_windows, rate) for name, rate in RATES.items()
+    }
+    return {
+        name: _masked(model, validation, masked, mask_token)
+        for name, masked in masks.items()
+    }
 
 
 def counting_sweep(
@@ -77,14 +97,18 @@ def counting_sweep(
     return dict(zip(RATES, map(_measure, losses, correct), strict=True))
 
 
-def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) -> Measure:
+def one_at_a_time(
+    model: nn.Module, validation: ValidationSet, mask_token: int
+) -> Measure:
     """Pseudo-log-likelihood (Salazar et al. 2020) per token of a fixed sample of the validation
     text.
 
     Each token is masked alone; all others are visible.
     """
     windows = evenly_spaced(validation.windows, SINGLE_WINDOWS)
-    masked = torch.eye(windows.shape[1], dtype=torch.bool)[::SINGLE_STEP]  # [n_columns, 256]
+    masked = torch.eye(windows.shape[1], dtype=torch.bool)[
+        ::SINGLE_STEP
+    ]  # [n_columns, 256]
     repeated = replace(validation, windows=windows.repeat_interleave(len(masked), 0))
     return _masked(model, repeated, masked.repeat(len(windows), 1), mask_token)
 
@@ -92,7 +116,11 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
 def evenly_spaced(windows: torch.Tensor, n: int) -> torch.Tensor:
     """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
     last = len(windows) - 1
-    kept = torch.linspace(0, last, min(n, len(windows)), dtype=torch.float64).round().long()
+    kept = (
+        torch.linspace(0, last, min(n, len(windows)), dtype=torch.float64)
+        .round()
+        .long()
+    )
     return windows[kept.to(windows.device)]
 
 
@@ -105,7 +133,10 @@ def hard_masks(
     """
     words = word_masks(validation.windows.cpu(), vocabulary)
     masks = {"whole words": words, f"spans of {SPAN}": span_masks(validation.n_windows)}
-    return {name: _masked(model, validation, m, vocabulary.mask_token) for name, m in masks.items()}
+    return {
+        name: _masked(model, validation, m, vocabulary.mask_token)
+        for name, m in masks.items()
+    }
 
 
 def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
@@ -117,9 +148,17 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
         left = N_MASKED
         # The border of a window may cut a word, so words that touch it are left out.
         text, offsets = vocabulary.text_of(window, vocabulary.decode(window))
-        words = [m.span() for m in WORD.finditer(text) if m.start() > 0 and m.end() < len(text)]
-        if offsets is not None:  # the tokens of each word; a word may have none of its own
-            spans = torch.searchsorted(offsets, torch.tensor(words, dtype=torch.int64)).tolist()
+        words = [
+            m.span()
+            for m in WORD.finditer(text)
+            if m.start() > 0 and m.end() < len(text)
+        ]
+        if (
+            offsets is not None
+        ):  # the tokens of each word; a word may have none of its own
+            spans = torch.searchsorted(
+                offsets, torch.tensor(words, dtype=torch.int64)
+            ).tolist()
             words = [(begin, end) for begin, end in spans if begin < end]
 
         for i in generator.permutation(len(words)):
@@ -144,7 +183,9 @@ def span_masks(n_windows: int) -> torch.Tensor:
 
 
 def breakdown(
-    outcomes: tuple[torch.Tensor, torch.Tensor], validation: ValidationSet, vocabulary: Vocabulary
+    outcomes: tuple[torch.Tensor, torch.Tensor],
+    validation: ValidationSet,
+    vocabulary: Vocabulary,
 ) -> dict[str, dict[str, Measure]]:
     """An evaluation's outcomes `by_class` of the masked token and `by_distance` to the nearest
     visible one."""
@@ -186,7 +227,9 @@ def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
     itself."""
     columns = torch.arange(masked.shape[1])
     far = 2 * masked.shape[1]
-    before = columns.where(~masked, -far).cummax(1).values  # the last visible column up to here
+    before = (
+        columns.where(~masked, -far).cummax(1).values
+    )  # the last visible column up to here
     after = columns.where(~masked, far).flip(1).cummin(1).values.flip(1)
 
     return torch.minimum(columns - before, after - columns)

@@ -27,7 +27,10 @@ class Source(NamedTuple):
 
 # Folio's own code is under the MIT license
 SHAKESPEARE = Source(
-    "en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"
+    "en",
+    "mit",
+    "40,000 lines by Shakespeare, in the public domain",
+    "To be, or not to be",
 )
 INVENTED = Source(
     "art",
@@ -116,7 +119,9 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 def facts_of_run(trained: Trained) -> Facts:
     run = trained.run
     source, texts = source_of(run)
-    encoder = getattr(trained.model, "encoder", None)  # a model of the user's may have none
+    encoder = getattr(
+        trained.model, "encoder", None
+    )  # a model of the user's may have none
     return Facts(
         "fill-mask",
         source,

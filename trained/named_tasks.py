@@ -29,7 +29,9 @@ def tasks_named(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
         home = homes[name]
         if corpus != home:
             leak = "" if home == PLAY else ", which may contain its test texts"
-            print(f"{name} is a task on {home}, and the run was trained on {corpus}{leak}")
+            print(
+                f"{name} is a task on {home}, and the run was trained on {corpus}{leak}"
+            )
         yield name, TASKS[home][name](REPORT)
     elif is_reference(name):
         yield _with_digest(own_task(name, REPORT))
@@ -45,12 +47,16 @@ def tasks_named(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
 def _tasks_on(corpus: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     if corpus not in TASKS:
         known = ", ".join(sorted(TASKS))
-        raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {known}")
+        raise ConfigError(
+            f"no task has labels for {corpus}: the corpora with tasks are {known}"
+        )
 
     for name, build in TASKS[corpus].items():
         task = build(REPORT)
         if task.kind == CHARACTER and not trained.vocabulary.is_characters:
-            print(f"{name} is left out: it has a label per character, and the run has other tokens")
+            print(
+                f"{name} is left out: it has a label per character, and the run has other tokens"
+            )
         else:
             yield name, task
 

@@ -38,7 +38,10 @@ def export(trained: Trained, file: Path) -> None:
     differ.
     """
     example = random_ids(trained, 2, min(16, trained.longest))
-    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=trained.longest)}
+    sizes = {
+        0: torch.export.Dim("batch"),
+        1: torch.export.Dim("length", max=trained.longest),
+    }
     # without torchvision, it warns of unused operators
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
@@ -62,9 +65,13 @@ def export(trained: Trained, file: Path) -> None:
     facts: dict[str, Any] = {"vocabulary": trained.run.vocabulary()}
     if isinstance(trained, SavedClassifier):
         facts["labels"] = trained.labels
-    program.model.metadata_props.update({name: json.dumps(fact) for name, fact in facts.items()})
+    program.model.metadata_props.update(
+        {name: json.dumps(fact) for name, fact in facts.items()}
+    )
     program.save(file)
-    if Path(f"{file}.data").exists():  # PyTorch puts weights of more than 1.5 GB into a second file
+    if Path(
+        f"{file}.data"
+    ).exists():  # PyTorch puts weights of more than 1.5 GB into a second file
         raise ConfigError("the weights are too large for one ONNX file: 1.5 GB at most")
     session = open_session(file)
 
@@ -85,7 +92,9 @@ def open_session(file: Path, n_threads: int = 0) -> Any:
 def quantize(file: Path) -> None:
     """Replace a file by one whose weights have 8 bits, a quarter as large; its logits are only
     close to the run's."""
-    logging.getLogger().setLevel(logging.ERROR)  # onnxruntime advises to optimize the graph first
+    logging.getLogger().setLevel(
+        logging.ERROR
+    )  # onnxruntime advises to optimize the graph first
     small = file.with_name(f"small-{file.name}")
     quantize_dynamic(file, small, weight_type=QuantType.QInt8)
     small.replace(file)

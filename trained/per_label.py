@@ -28,10 +28,18 @@ def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     print(f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}   taken for")
     labels = {}
     for i, row in enumerate(confusion):
-        most = [f"{shown[j]} {row[j] / given[i]:.0%}" for j in np.argsort(-row)[:SHOWN] if row[j]]
+        most = [
+            f"{shown[j]} {row[j] / given[i]:.0%}"
+            for j in np.argsort(-row)[:SHOWN]
+            if row[j]
+        ]
         scores = {"precision": precision[i], "recall": recall[i], "F1": f1[i]}
         columns = " ".join(f"{score:9.3f}" for score in scores.values())
         print(f"    {shown[i][:16]:16} {columns}   {', '.join(most)}")
         labels[names[i]] = {name: float(score) for name, score in scores.items()}
 
-    return {"macro F1": float(f1.mean()), "labels": labels, "confusion": confusion.tolist()}
+    return {
+        "macro F1": float(f1.mean()),
+        "labels": labels,
+        "confusion": confusion.tolist(),
+    }

@@ -32,7 +32,9 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
             return
         n_lines += len(whole)
         if len(rest) > LONGEST_LINE:
-            raise ConfigError(f"line {n_lines + 1} is longer than {LONGEST_LINE:,} bytes")
+            raise ConfigError(
+                f"line {n_lines + 1} is longer than {LONGEST_LINE:,} bytes"
+            )
 
 
 def read_until_error(

@@ -19,9 +19,7 @@ from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
 
 SEPARATOR = "\t"  # between the texts of a pair
-WITHOUT_BLANKS = (
-    "text(s) without a blank: write _ or [MASK] for one, and send a file to standard input"
-)
+WITHOUT_BLANKS = "text(s) without a blank: write _ or [MASK] for one, and send a file to standard input"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,9 @@ class Fillings:
         """Print texts of `read`; returns notes for the user, with counts."""
         ids = [each for _, each in texts]
         n_without = 0
-        filled_texts = fill(self.trained, ids, n_candidates=self.top or 1, never=self.never)
+        filled_texts = fill(
+            self.trained, ids, n_candidates=self.top or 1, never=self.never
+        )
         for filled, (text, _) in zip(filled_texts, texts, strict=True):
             n_without += not filled.guesses
             whole = with_unknown(filled.text, text, self.trained.vocabulary)
@@ -55,7 +55,9 @@ class Fillings:
             unit = "character" if self.trained.vocabulary.is_characters else "token"
             blanks = []
             for guess in filled.guesses:
-                candidates = [{unit: text, "probability": p} for text, p in guess.candidates]
+                candidates = [
+                    {unit: text, "probability": p} for text, p in guess.candidates
+                ]
                 blanks.append({"offset": guess.offset, "candidates": candidates})
             print(as_json({"text": filled.text, "blanks": blanks}))
             return
@@ -63,7 +65,9 @@ class Fillings:
         print(_colored(filled) if sys.stdout.isatty() else filled.text)
         if self.top:
             for guess in filled.guesses:
-                candidates = [f"{text!r} {share:.1%}" for text, share in guess.candidates]
+                candidates = [
+                    f"{text!r} {share:.1%}" for text, share in guess.candidates
+                ]
                 print(f"  {guess.offset:4}  {'  '.join(candidates)}")
 
 
@@ -87,7 +91,9 @@ class Labels:
         """Print the labels of texts of `read`; returns notes for the user, with counts."""
         flat = list(chain.from_iterable(texts))
         if flat:
-            for parts, probabilities in zip(texts, self.saved.probabilities(flat), strict=True):
+            for parts, probabilities in zip(
+                texts, self.saved.probabilities(flat), strict=True
+            ):
                 self._show(SEPARATOR.join(parts), probabilities)
 
         vocabulary = self.saved.vocabulary
@@ -97,17 +103,29 @@ class Labels:
             {
                 cut: n_cut(flat, self.saved),
                 "texts are empty: their labels mean nothing": flat.count(""),
-                "characters are not in the classifier's vocabulary": n_unknown(flat, vocabulary),
+                "characters are not in the classifier's vocabulary": n_unknown(
+                    flat, vocabulary
+                ),
             }
         )
 
     def _show(self, text: str, probabilities: Tensor) -> None:
         """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""
         of_characters = self.saved.kind == CHARACTER
-        pieces = pieces_of(text, probabilities) if of_characters else [(text, probabilities[0])]
-        labelled = [{"text": piece, "labels": self._best(each)} for piece, each in pieces]
+        pieces = (
+            pieces_of(text, probabilities)
+            if of_characters
+            else [(text, probabilities[0])]
+        )
+        labelled = [
+            {"text": piece, "labels": self._best(each)} for piece, each in pieces
+        ]
         if self.in_json:
-            print(as_json({"text": text, "pieces": labelled} if of_characters else labelled[0]))
+            print(
+                as_json(
+                    {"text": text, "pieces": labelled} if of_characters else labelled[0]
+                )
+            )
             return
 
         for piece in labelled:
@@ -121,7 +139,9 @@ class Labels:
     def _best(self, probabilities: Tensor) -> list[dict[str, Any]]:
         labels = self.saved.labels
         best = probabilities.topk(min(self.top or 1, len(labels))).indices.tolist()
-        return [{"label": labels[i], "probability": float(probabilities[i])} for i in best]
+        return [
+            {"label": labels[i], "probability": float(probabilities[i])} for i in best
+        ]
 
 
 def as_json(content: Mapping[str, Any]) -> str:

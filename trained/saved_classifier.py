@@ -73,7 +73,9 @@ class SavedClassifier(Trained):
 
 
 def is_classifier(folder: Path) -> bool:
-    return os.path.isfile(folder / CLASSIFIER)  # False for a name that is too long for a path
+    return os.path.isfile(
+        folder / CLASSIFIER
+    )  # False for a name that is too long for a path
 
 
 def check_new(path: Path, option: str) -> None:
@@ -103,7 +105,9 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
             shutil.copy(run.path / name, part)
         if run.code_path.is_dir():
             shutil.copytree(run.code_path, part / run.code_path.name)
-        content = Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts})
+        content = Content.of(
+            classifier.state_dict(), {"kind": classifier.kind, **facts}
+        )
         content.save(part / CLASSIFIER)
         part.rename(folder)
 

@@ -21,12 +21,16 @@ class Measured(NamedTuple):
 
     trained: Trained
     results: Results
-    window_losses: dict[str, np.ndarray]  # [n_windows], by the measures in which runs are compared
+    window_losses: dict[
+        str, np.ndarray
+    ]  # [n_windows], by the measures in which runs are compared
 
 
 def print_tables(results: Results) -> None:
     loss = with_error(f"{results['loss.valid']:.4f}", results["loss.valid_stderr"])
-    print(f"  protocol             loss {loss} nats, accuracy {results['accuracy.valid']:.1%}")
+    print(
+        f"  protocol             loss {loss} nats, accuracy {results['accuracy.valid']:.1%}"
+    )
     unit = "character"
     if "bits_per_character" in results:
         unit = "token"
@@ -34,12 +38,17 @@ def print_tables(results: Results) -> None:
         bits = results["bits_per_character"]
         print(f"  per character        loss {nats:.4f} nats, {bits:.4f} bits")
 
-    references = [f"{name} {value:.3f}" for name, value in results["reference_lines"].items()]
+    references = [
+        f"{name} {value:.3f}" for name, value in results["reference_lines"].items()
+    ]
     print(f"  reference losses     {', '.join(references)}")
     if "excess" in results:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
     print_writing(results)
-    for name, row in {"one at a time": results["one_at_a_time"], **results["hard_masks"]}.items():
+    for name, row in {
+        "one at a time": results["one_at_a_time"],
+        **results["hard_masks"],
+    }.items():
         print(f"  {name:18}   {_row(row)}   ({row['n']:,})")
     counting = results.get("counting")
     print(f"  masked at random     model{'            counting' if counting else ''}")
@@ -47,7 +56,10 @@ def print_tables(results: Results) -> None:
         beside = f"   {_row(counting[name])}" if counting else ""
         print(f"    {name:18} {_row(row)}{beside}")
 
-    for title, table in ((f"masked {unit}", "by_class"), ("nearest visible", "by_distance")):
+    for title, table in (
+        (f"masked {unit}", "by_class"),
+        ("nearest visible", "by_distance"),
+    ):
         print(f"  {title}")
         for name, row in results[table].items():
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")
@@ -70,10 +82,14 @@ def print_writing(results: Results) -> None:
     grammar = results["grammar"]
     rate = f"entropy rate {grammar['entropy_rate']:.4f}"
     print(f"    the grammar itself {_likelihood(grammar['exact'])}; {rate}")
-    print("  written texts        impossible   cuts per 1,000 characters   nats per character")
+    print(
+        "  written texts        impossible   cuts per 1,000 characters   nats per character"
+    )
     for name, row in grammar["texts"].items():
         cuts = with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])
-        print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
+        print(
+            f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}"
+        )
 
 
 def print_side_by_side(measured: Sequence[Measured]) -> None:
@@ -113,7 +129,9 @@ def print_comparison(measured: Sequence[Measured]) -> None:
             n = len(group.losses)
             stderr = statistics.standard_error(group.losses)
             loss = with_error(f"{group.losses.mean():.4f}", stderr)
-            against = f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
+            against = (
+                f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
+            )
             print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){against}")
 
 
@@ -157,7 +175,9 @@ def _versus(group: statistics.Group, first: statistics.Group) -> str:
             return text
         return f"{text} (p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f} over seeds)"
 
-    over_windows = statistics.paired_difference(group.window_losses, first.window_losses)
+    over_windows = statistics.paired_difference(
+        group.window_losses, first.window_losses
+    )
     mean = over_windows.mean
     margin = over_windows.margin
     text = f"{mean:+.4f}: no verdict on the settings, which needs two seeds per group"

@@ -25,10 +25,17 @@ BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
-POINTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "capsize": 2}
+POINTS: dict[str, Any] = {
+    "marker": "o",
+    "markersize": 3,
+    "linewidth": 1.2,
+    "capsize": 2,
+}
 RESULTS = {
     "labelled": int,
-    "scores": lambda value: matches(value, SCORES) and not value.keys().isdisjoint(BASELINES),
+    "scores": lambda value: (
+        matches(value, SCORES) and not value.keys().isdisjoint(BASELINES)
+    ),
     "ceiling": (float, MISSING),
 }
 # method -> `mean`, and `margin`: half the width of its 95% interval, or None
@@ -47,10 +54,14 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     """
     tasks: dict[str, dict[int, dict[str, Any]]] = {}
     # the newest counts
-    for path in sorted(folder.glob("tasks-*.json"), key=lambda path: path.stat().st_mtime):
+    for path in sorted(
+        folder.glob("tasks-*.json"), key=lambda path: path.stat().st_mtime
+    ):
         for task, results in read_results(path).items():
             scores = with_best_baseline(results["scores"])
-            tasks.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
+            tasks.setdefault(task, {})[results["labelled"]] = results | {
+                "scores": scores
+            }
 
     if not tasks:
         raise ConfigError(
@@ -92,7 +103,9 @@ def print_tasks(folder: Path) -> None:
             cells = ""
             for name in COLUMNS:
                 score = results["scores"].get(name)
-                cell = with_error(f"{score['mean']:.3f}", score["margin"]) if score else ""
+                cell = (
+                    with_error(f"{score['mean']:.3f}", score["margin"]) if score else ""
+                )
                 cells += f"{cell:>15}"
 
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
@@ -142,10 +155,16 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
             numbers, means, margins = zip(*points, strict=True)
             panel.errorbar(numbers, means, margins, color=color, label=name, **POINTS)
 
-    for ceiling in {results["ceiling"] for results in of_task.values() if "ceiling" in results}:
-        panel.axhline(ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
+    for ceiling in {
+        results["ceiling"] for results in of_task.values() if "ceiling" in results
+    }:
+        panel.axhline(
+            ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling"
+        )
     low, high = panel.get_ylim()
-    panel.set_ylim(max(low, -0.02), min(high, 1.02))  # an interval may leave the range of scores
+    panel.set_ylim(
+        max(low, -0.02), min(high, 1.02)
+    )  # an interval may leave the range of scores
     panel.set_xscale("log", base=2)
     panel.set_xticks(list(of_task), [str(n) for n in of_task])
     panel.minorticks_off()

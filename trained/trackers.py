@@ -40,10 +40,14 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
     with SummaryWriter(str(folder)) as writer:
         for row in rows:
             for name, value in numbers(row):
-                writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
+                writer.add_scalar(
+                    name, value, row["step"], walltime=began + row["wall_seconds"]
+                )
 
         settings = config | {
-            key: str(value) for key, value in config.items() if not isinstance(value, int | float)
+            key: str(value)
+            for key, value in config.items()
+            if not isinstance(value, int | float)
         }
         best = min((row["loss.valid"] for row in rows), default=math.nan)
         writer.add_hparams(settings, {"best loss.valid": best}, run_name=".")
@@ -57,10 +61,16 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
 
     folder.mkdir()
     settings = wandb.Settings(
-        mode="offline", silent=True, x_disable_stats=True, console="off", disable_git=True
+        mode="offline",
+        silent=True,
+        x_disable_stats=True,
+        console="off",
+        disable_git=True,
     )
     about = {"project": "folio", "id": run.path.name, "name": run.about()["name"]}
-    with wandb.init(**about, config=run.config(), dir=str(folder), settings=settings) as tracked:
+    with wandb.init(
+        **about, config=run.config(), dir=str(folder), settings=settings
+    ) as tracked:
         for row in run.metrics():
             tracked.log(dict(numbers(row)), step=row["step"])
         (Path(tracked.dir) / "log.txt").write_text(log(run), encoding="utf-8")
@@ -69,7 +79,9 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
 
 
 def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    return ((name, value) for name, value in row.items() if isinstance(value, int | float))
+    return (
+        (name, value) for name, value in row.items() if isinstance(value, int | float)
+    )
 
 
 def log(run: RunFolder) -> str:

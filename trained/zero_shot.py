@@ -38,9 +38,13 @@ def pseudo_log_likelihoods(
             positions = masked.flatten().nonzero().flatten()
             if not len(positions):
                 continue
-            logits = trained.model(ids.masked_fill(masked, mask_token), positions, attended)
+            logits = trained.model(
+                ids.masked_fill(masked, mask_token), positions, attended
+            )
             targets = ids.flatten()[positions, None]
-            log_probs = logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets)
+            log_probs = (
+                logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets)
+            )
             numbers = torch.tensor(batch)[positions // ids.shape[1]]
             sums.index_add_(0, numbers, log_probs.squeeze(1))
 

@@ -60,12 +60,16 @@ class Content(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> "Content":
+    def of(
+        cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]
+    ) -> "Content":
         """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples
         become lists."""
         tensors = dict(weights)
         text = json.dumps(_packed({**state, "format": FORMAT}, tensors, "state"))
-        return cls({name: _copy(tensor.detach()) for name, tensor in tensors.items()}, text)
+        return cls(
+            {name: _copy(tensor.detach()) for name, tensor in tensors.items()}, text
+        )
 
     def save(self, path: Path) -> None:
         """Write a checkpoint atomically. Raises OSError."""
@@ -91,19 +95,27 @@ def load_checkpoint(path: Path) -> Checkpoint:
         text = metadata["state"]
         is_whole = metadata["sha256"] == digest(tensors, text)
     except OSError as error:
-        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
+        raise CheckpointError(
+            f"cannot read {path} ({error.strerror or error})"
+        ) from error
     except (SafetensorError, LookupError) as error:
-        raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
+        raise CheckpointError(
+            f"{path} is damaged: it is not a whole checkpoint"
+        ) from error
 
     if not is_whole:
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     try:
         state = json.loads(text, object_hook=partial(_unpacked, tensors))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: its state is not one of Folio's") from error
+        raise CheckpointError(
+            f"{path} is damaged: its state is not one of Folio's"
+        ) from error
 
     checked(state, {}, str(path), CheckpointError)
-    weights = {name: each for name, each in tensors.items() if not name.startswith("state/")}
+    weights = {
+        name: each for name, each in tensors.items() if not name.startswith("state/")
+    }
     return Checkpoint(path, weights, state)
 
 
@@ -111,7 +123,9 @@ def map_file(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """The tensors of a safetensors file, which are read from it when they are used, and its
     metadata."""
     with safe_open(path, "pt") as file:
-        return {name: file.get_tensor(name) for name in file.offset_keys()}, file.metadata() or {}
+        return {
+            name: file.get_tensor(name) for name in file.offset_keys()
+        }, file.metadata() or {}
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -119,7 +133,9 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(path).weights
 
 
-def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], checkpoint: Checkpoint) -> None:
+def put_weights(
+    load: Callable[[Mapping[str, torch.Tensor]], Any], checkpoint: Checkpoint
+) -> None:
     """Load the weights of a checkpoint. Raises CheckpointError if one is NaN, or if they are those
     of a different model."""
     for name, weight in checkpoint.weights.items():
@@ -188,7 +204,9 @@ def environment(
     return {
         "torch": str(torch.__version__),  # its own type is not plain data
         "numpy": np.__version__,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else device.type,
         "threads": torch.get_num_threads(),
         "training.compile": compile,
         "training.precision": "bfloat16" if autocast else "float32",
@@ -205,8 +223,12 @@ def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
     if isinstance(value, list | tuple):
         return [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)]
     if isinstance(value, dict):
-        items = {key: _packed(each, tensors, f"{name}/{key}") for key, each in value.items()}
-        is_plain = all(isinstance(key, str) and not key.startswith("$") for key in items)
+        items = {
+            key: _packed(each, tensors, f"{name}/{key}") for key, each in value.items()
+        }
+        is_plain = all(
+            isinstance(key, str) and not key.startswith("$") for key in items
+        )
         return items if is_plain else {ITEMS: list(items.items())}
     return value
 

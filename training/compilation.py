@@ -29,7 +29,9 @@ class Compiled:
         # Without the guard on global state, PyTorch does not compile again when the number of
         # threads changes.
         options: dict[str, Any] = {
-            "guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]
+            "guard_filter_fn": lambda guards: [
+                g.guard_type != "GLOBAL_STATE" for g in guards
+            ]
         }
         self.outcome = torch.compile(objective.outcome, dynamic=True, options=options)
 
@@ -53,7 +55,10 @@ class Compiled:
         try:
             with around, without_side_effects(step):
                 different = {
-                    (each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each
+                    (
+                        each.seq_len,
+                        n_masked_in(each.seq_len, each.masking_prob) == 1,
+                    ): each
                     for each in stages
                 }
                 for stage in different.values():
@@ -78,7 +83,9 @@ class Compiled:
 def without_side_effects(step: TrainingStep) -> Iterator[None]:
     """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are
     not restored."""
-    source = deepcopy(step.source.state_dict())  # which a user's source may change in place
+    source = deepcopy(
+        step.source.state_dict()
+    )  # which a user's source may change in place
     device = step.update.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -91,7 +98,9 @@ def without_side_effects(step: TrainingStep) -> Iterator[None]:
 def _leave_out(model: nn.Module) -> bool:
     """Keep modules whose `can_compile` is False out of the compiled code; returns whether there are
     any."""
-    left_out = [module for module in model.modules() if not getattr(module, "can_compile", True)]
+    left_out = [
+        module for module in model.modules() if not getattr(module, "can_compile", True)
+    ]
     # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a
     # second.
     for module in left_out:

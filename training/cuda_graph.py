@@ -56,7 +56,9 @@ class CudaGraphs(Callback):
         self._rates = [torch.zeros((), device=update.device) for _ in self._groups()]
         self._shape_of_inputs = torch.Size()
         self._n_eager: Counter[Shapes] = Counter()
-        self._recorded: dict[Shapes, tuple[torch.cuda.CUDAGraph, list[torch.Tensor], Result]] = {}
+        self._recorded: dict[
+            Shapes, tuple[torch.cuda.CUDAGraph, list[torch.Tensor], Result]
+        ] = {}
 
     def begin(self, trainer: Trainer) -> None:
         """Move optimizer states to the device: PyTorch loads step counts to the CPU if an optimizer
@@ -112,13 +114,18 @@ class CudaGraphs(Callback):
             # Graphs take turns, so they share a pool, freed with the last of them. Other threads
             # may pin memory.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
+            options: dict[str, Any] = {
+                "pool": pool,
+                "capture_error_mode": "thread_local",
+            }
             with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):
                 result = self.update(static)
             if self._addresses() != addresses:
                 raise RuntimeError("an optimizer replaces its state")
             self._recorded[shapes] = graph, _tensors(static), result
-        except Exception as error:  # training can do without anything that PyTorch cannot record
+        except (
+            Exception
+        ) as error:  # training can do without anything that PyTorch cannot record
             for optimizer, state in zip(self.update.optimizers, states, strict=True):
                 optimizer.state.clear()  # drops states that only the graph could use
                 optimizer.state.update(state)
@@ -147,7 +154,11 @@ class CudaGraphs(Callback):
         return sums, [each.clone() for each in losses]
 
     def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self.update.optimizers for group in optimizer.param_groups]
+        return [
+            group
+            for optimizer in self.update.optimizers
+            for group in optimizer.param_groups
+        ]
 
     @contextmanager
     def _rates_on_device(self) -> Iterator[None]:
@@ -164,4 +175,6 @@ class CudaGraphs(Callback):
 
 
 def _tensors(batches: Batches) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(list(batches)) if isinstance(leaf, torch.Tensor)]
+    return [
+        leaf for leaf in tree_leaves(list(batches)) if isinstance(leaf, torch.Tensor)
+    ]

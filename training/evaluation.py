@@ -66,9 +66,15 @@ def masked_outcomes(
             tokens = windows[part]
             hidden = masked[part]
             positions = torch.nonzero(hidden.flatten()).flatten()
-            masks = {} if attention_mask is None else {"attention_mask": attention_mask[part]}
+            masks = (
+                {}
+                if attention_mask is None
+                else {"attention_mask": attention_mask[part]}
+            )
             # MPS has no float64
-            logits = model(tokens.masked_fill(hidden, mask_token), positions, **masks).cpu()
+            logits = model(
+                tokens.masked_fill(hidden, mask_token), positions, **masks
+            ).cpu()
             labels = tokens.flatten()[positions].cpu()
             losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
             correct.append(logits.argmax(-1) == labels)
@@ -94,8 +100,12 @@ def evaluate(
     at_seq_len = losses
     if seq_len < windows.shape[1]:
         at_seq_len = torch.zeros_like(losses)
-        for tokens, hidden in zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True):
-            piece_losses, _ = per_window(outcomes_of(model, tokens, hidden, mask_token), hidden)
+        for tokens, hidden in zip(
+            windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True
+        ):
+            piece_losses, _ = per_window(
+                outcomes_of(model, tokens, hidden, mask_token), hidden
+            )
             at_seq_len = at_seq_len + piece_losses
     n = validation.n_windows
     n_masked = validation.n_masked
@@ -117,7 +127,9 @@ def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
     losses, correct = outcomes
     window = torch.nonzero(masked)[:, 0].cpu()
     zeros = torch.zeros(len(masked), dtype=torch.float64)
-    return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
+    return zeros.index_add(0, window, losses), zeros.index_add(
+        0, window, correct.double()
+    )
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,11 @@ class Evaluator:
         `before` the chars and seconds of the last evaluation, `sums` those of the steps since then.
         """
         evaluation = evaluate(
-            self.model, self.validation, self.mask_token, facts["seq_len"], self.outcomes_of
+            self.model,
+            self.validation,
+            self.mask_token,
+            facts["seq_len"],
+            self.outcomes_of,
         )
         chars = facts["chars"] - before["chars"]
         seconds = facts["seconds"] - before["seconds"]

@@ -107,7 +107,9 @@ class Trainer:
             **self.position(),
             "wall_seconds": round(self.wall_seconds, 3),
             "seq_len": stage.seq_len,
-            "masking_prob": mean_rate(self.schedule.stages, stage),  # rates may alternate
+            "masking_prob": mean_rate(
+                self.schedule.stages, stage
+            ),  # rates may alternate
             "learning_rate": learning_rate_of(self.training_step.update.optimizers),
         }
         row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
@@ -137,14 +139,22 @@ class Trainer:
             callback.reported(self, line)
 
     def now(self) -> Now:
-        must_save = time.monotonic() - self.last_save > self.schedule.seconds_per_checkpoint
+        must_save = (
+            time.monotonic() - self.last_save > self.schedule.seconds_per_checkpoint
+        )
         return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
-        return self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
+        return self.schedule.progress(
+            step=self.step, chars=self.chars, seconds=self.clock.seconds
+        )
 
     def position(self) -> dict[str, Any]:
-        return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}
+        return {
+            "step": self.step,
+            "chars": self.chars,
+            "seconds": round(self.clock.seconds, 3),
+        }
 
     def weights(self) -> dict[str, Any]:
         return self.model.state_dict()
@@ -154,7 +164,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All state that later steps depend on, except the weights. `training.resume` restores it."""
-        callbacks = {each.name: each.state_dict() for each in self.callbacks if each.name}
+        callbacks = {
+            each.name: each.state_dict() for each in self.callbacks if each.name
+        }
         return {
             **{name: getattr(self, name) for name in SAVED},
             "seconds": self.clock.seconds,

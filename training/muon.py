@@ -17,7 +17,9 @@ B = -4.7750
 C = 2.0315
 STEPS = 5
 # Here, because torch.compile cannot trace the calls.
-CPU_HAS_BFLOAT16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+CPU_HAS_BFLOAT16 = (
+    torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+)
 
 
 class Muon(Optimizer):
@@ -80,10 +82,14 @@ class Muon(Optimizer):
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """The next directions `[n, rows, columns]` of matrices of one shape: Nesterov momentum."""
         gradients = [local(matrix.grad) for matrix in matrices]
-        return torch.stack(torch._foreach_lerp(gradients, self.averages(matrices), momentum))
+        return torch.stack(
+            torch._foreach_lerp(gradients, self.averages(matrices), momentum)
+        )
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        self.apply(matrices, orthogonal(self.directions(matrices, group["momentum"])), group)
+        self.apply(
+            matrices, orthogonal(self.directions(matrices, group["momentum"])), group
+        )
 
     def apply(
         self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]
@@ -110,7 +116,9 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     P (X X^T) P. So the product of all P can be computed from the first X X^T alone.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
+    x = (
+        matrices.mT if is_tall else matrices
+    )  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
 
     if is_faster_in_bfloat16(x):

@@ -41,7 +41,9 @@ class MaskedObjective:
 
     def outcome(self, model: nn.Module, batch: Batch) -> Outcome:
         """The losses of a batch, their sum, and how many labels are the model's most likely token."""
-        return self.outcome_of(model(batch.inputs, batch.positions, **masks_of(batch)), batch)
+        return self.outcome_of(
+            model(batch.inputs, batch.positions, **masks_of(batch)), batch
+        )
 
     def outcome_of(self, logits: torch.Tensor, batch: Batch) -> Outcome:
         """The outcome for `logits` `[*positions.shape, n_tokens]`."""
@@ -52,12 +54,15 @@ class MaskedObjective:
         losses = torch.where(is_counted, losses, 0.0)
         n_correct = (logits.argmax(-1) == labels).sum()
         return Outcome(
-            losses.view_as(batch.labels), {"loss_sum": losses.sum(), "n_correct": n_correct}
+            losses.view_as(batch.labels),
+            {"loss_sum": losses.sum(), "n_correct": n_correct},
         )
 
     def counts(self, batches: Sequence[Batch]) -> Sums:
         """The numbers that the sums over the batches of a step are divided by."""
-        n_labels = torch.stack([(batch.labels != IGNORED_LABEL).sum() for batch in batches]).sum()
+        n_labels = torch.stack(
+            [(batch.labels != IGNORED_LABEL).sum() for batch in batches]
+        ).sum()
         n_positions = sum(batch.positions.numel() for batch in batches)
         return {
             "n_labels": n_labels,  # every label has the same weight, whichever batch it is in
@@ -73,4 +78,6 @@ class MaskedObjective:
 def masks_of(batch: Batch) -> dict[str, torch.Tensor]:
     """The attention mask as an argument for the model, if the batch has one: a model that has no
     such argument can train on batches without padding."""
-    return {} if batch.attention_mask is None else {"attention_mask": batch.attention_mask}
+    return (
+        {} if batch.attention_mask is None else {"attention_mask": batch.attention_mask}
+    )

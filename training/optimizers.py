@@ -20,7 +20,9 @@ def adamw(
 ) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019) for all parameters that are not `left_out`, and RowAdagrad
     for tables, the weights of `nn.EmbeddingBag`s."""
-    tables = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
+    tables = [
+        module for module in model.modules() if isinstance(module, nn.EmbeddingBag)
+    ]
     rows: list[Any] = [table.weight for table in tables]
     elsewhere = {*rows, *left_out}
     ours = [parameter for parameter in model.parameters() if parameter not in elsewhere]
@@ -31,7 +33,9 @@ def adamw(
         {"params": [p for p in ours if p.ndim < 2], "weight_decay": 0.0},
     ]
     fused = ours[0].device.type != "mps"
-    by_adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
+    by_adamw = torch.optim.AdamW(
+        groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused
+    )
 
     if not tables:
         return [by_adamw]
@@ -82,7 +86,9 @@ def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:
     """The current learning rate of the first optimizer, which trains the embedding."""
     group = optimizers[0].param_groups[0]
-    return group.get("computed_lr", group["lr"])  # an optimizer may compute its rate itself
+    return group.get(
+        "computed_lr", group["lr"]
+    )  # an optimizer may compute its rate itself
 
 
 class RowAdagrad(Optimizer):
@@ -125,7 +131,9 @@ class RowAdagrad(Optimizer):
 
         if self.found_inf is not None:
             changes.masked_fill_(self.found_inf > 0, 0.0)
-        square_sums[rows] += torch.linalg.vector_norm(changes, dim=1).square() / table.shape[1]
+        square_sums[rows] += (
+            torch.linalg.vector_norm(changes, dim=1).square() / table.shape[1]
+        )
         rates = -lr / (square_sums[rows].sqrt() + EPS).unsqueeze(1)
         if gradient.is_sparse:
             table.index_add_(0, rows, changes.mul_(rates))

@@ -32,7 +32,9 @@ class PairObjective(MaskedObjective):
         return counts | {"n_pairs": torch.full_like(counts["n_labels"], n_pairs)}
 
     def normalized(self, sums: Sums, counts: Sums) -> torch.Tensor:
-        return super().normalized(sums, counts) + sums["pair_loss_sum"] / counts["n_pairs"]
+        return (
+            super().normalized(sums, counts) + sums["pair_loss_sum"] / counts["n_pairs"]
+        )
 
 
 def pair_outcomes(
@@ -51,7 +53,9 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     device = windows.tokens.device
     n_windows, seq_len = windows.tokens.shape
     n_at_once = max(1, CHARS_AT_ONCE // seq_len)
-    any_position = torch.zeros(1, dtype=torch.int64, device=device)  # its logits are not used
+    any_position = torch.zeros(
+        1, dtype=torch.int64, device=device
+    )  # its logits are not used
     all_pair_logits = []
     with evaluating(model, device):
         for begin in range(0, n_windows, n_at_once):
@@ -60,5 +64,7 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
                 windows.tokens[part], any_position, windows.extras["segments"][part]
             )
             all_pair_logits.append(pair_logits)
-    losses, is_correct = pair_outcomes(torch.cat(all_pair_logits), windows.extras["pair_labels"])
+    losses, is_correct = pair_outcomes(
+        torch.cat(all_pair_logits), windows.extras["pair_labels"]
+    )
     return losses.mean().item(), is_correct.float().mean().item()

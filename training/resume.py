@@ -80,7 +80,9 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
         setattr(trainer, name, state[name])
 
     device = trainer.training_step.update.device
-    trainer.sums = {name: total.to(device, copy=True) for name, total in state["sums"].items()}
+    trainer.sums = {
+        name: total.to(device, copy=True) for name, total in state["sums"].items()
+    }
     trainer.clock.set(state["seconds"])
     trainer.training_step.load_state_dict(state["training_step"])
 
@@ -96,7 +98,9 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
 
     # With a longer budget the evaluations are farther apart, so fewer of them are done.
     n_due = trainer.schedule.evaluations_due(trainer.progress())
-    if trainer.step > trainer.evaluated_at["step"]:  # at least the last one is still to come
+    if (
+        trainer.step > trainer.evaluated_at["step"]
+    ):  # at least the last one is still to come
         n_due = min(n_due, trainer.schedule.evaluations - 1)
     trainer.n_evaluations = min(trainer.n_evaluations, n_due)
 
@@ -107,10 +111,14 @@ def check_shapes(optimizer: Optimizer) -> None:
         allowed = (parameter.shape, parameter.shape[:1], torch.Size())
         for value in values.values():
             if isinstance(value, torch.Tensor) and value.shape not in allowed:
-                raise ValueError("an optimizer's state does not have the shape of its parameter")
+                raise ValueError(
+                    "an optimizer's state does not have the shape of its parameter"
+                )
 
 
-def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: Corpus) -> None:
+def resume(
+    run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: Corpus
+) -> None:
     """Load the run's last whole checkpoint into a new trainer, and cut the run's files back to that
     moment.
 
@@ -137,7 +145,9 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
 
     saved = checkpoint.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
-    for leftover in run.checkpoints.glob("*.tmp"):  # of a process that was killed while it wrote
+    for leftover in run.checkpoints.glob(
+        "*.tmp"
+    ):  # of a process that was killed while it wrote
         leftover.unlink()
 
     record(run, trainer.step, values)
@@ -159,7 +169,9 @@ def longer_budget(schedule: Schedule) -> str:
         "max_chars": schedule.max_chars,
         "max_seconds": schedule.max_seconds,
     }
-    name, limit = next((name, limit) for name, limit in limits.items() if limit is not None)
+    name, limit = next(
+        (name, limit) for name, limit in limits.items() if limit is not None
+    )
     return f"training.{name}={2 * limit:g}"
 
 
@@ -184,4 +196,7 @@ def warn_of_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None
         if now.get(name) != value:
             differing.append(f"{name} was {value}, is {now.get(name)}")
     if differing:
-        print(f"warning: {'; '.join(differing)}: the run will not continue bit for bit", flush=True)
+        print(
+            f"warning: {'; '.join(differing)}: the run will not continue bit for bit",
+            flush=True,
+        )

@@ -33,7 +33,9 @@ def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
 
     The steps of a row with several masking rates cycle through them.
     """
-    until = next((stage.until for stage in stages if progress < stage.until), stages[-1].until)
+    until = next(
+        (stage.until for stage in stages if progress < stage.until), stages[-1].until
+    )
     row = [stage for stage in stages if stage.until == until]
     return row[step % len(row)]
 
@@ -63,8 +65,14 @@ class Schedule:
 
     def progress(self, *, step: int, chars: int, seconds: float) -> float:
         """The share of the budget that is spent: the largest share of any limit, at most 1."""
-        spent = ((step, self.max_steps), (chars, self.max_chars), (seconds, self.max_seconds))
-        return min(1.0, max(value / limit for value, limit in spent if limit is not None))
+        spent = (
+            (step, self.max_steps),
+            (chars, self.max_chars),
+            (seconds, self.max_seconds),
+        )
+        return min(
+            1.0, max(value / limit for value, limit in spent if limit is not None)
+        )
 
     def learning_rate_at(self, progress: float) -> float:
         """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to

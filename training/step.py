@@ -48,7 +48,9 @@ class TrainingStep:
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            batch = self.source.draw(batch_size, stage.seq_len, stage.masking_prob, progress)
+            batch = self.source.draw(
+                batch_size, stage.seq_len, stage.masking_prob, progress
+            )
             batches.append(batch.to(self.update.device))
         return batches
 
@@ -108,7 +110,9 @@ class Update:
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
         self.model.zero_grad()
-        self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
+        self.skipped_in_a_row.copy_(
+            torch.where(is_finite, 0, self.skipped_in_a_row + 1)
+        )
 
         n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
         sums |= {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **counts}
@@ -116,7 +120,9 @@ class Update:
             sums[name] = torch.where(is_finite, value, torch.zeros_like(value))
         return sums, [outcome.losses for outcome in outcomes]
 
-    def forward_backward(self, batch: Batch, counts: Sums, is_last: bool = False) -> Outcome:
+    def forward_backward(
+        self, batch: Batch, counts: Sums, is_last: bool = False
+    ) -> Outcome:
         """Add the gradients of a batch; returns its outcome: model(inputs, positions), and the
         cross-entropy at the labels. Several processes exchange gradients if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
@@ -135,7 +141,9 @@ class Update:
         that."""
         gradients = gradients_of(self.model)
         norm = self.total_norm(gradients)
-        torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
+        torch._foreach_mul_(
+            gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0)
+        )
         return norm
 
     def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
@@ -144,7 +152,9 @@ class Update:
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
         if self.reading_synchronizes:
-            optimize_or_undo(self.optimizers, is_finite)  # undone if `is_finite` is False
+            optimize_or_undo(
+                self.optimizers, is_finite
+            )  # undone if `is_finite` is False
         elif is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()

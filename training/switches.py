@@ -68,7 +68,9 @@ def set_for_kept_code() -> None:
     """Set what keeping compiled code on the disk needs."""
     from torch._inductor import config  # the import takes seconds
 
-    config.unsafe_marked_cacheable_functions = config.unsafe_marked_cacheable_functions | AUTOCAST
+    config.unsafe_marked_cacheable_functions = (
+        config.unsafe_marked_cacheable_functions | AUTOCAST
+    )
     if config.cpp.vec_isa_ok is None:
         # Saves test programs for AVX, ten seconds; those for newer instructions remain.
         config.cpp.vec_isa_ok = True

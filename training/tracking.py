@@ -47,7 +47,9 @@ class PlainDestination(Destination):
             print(text.strip("\n"), flush=True)
 
 
-def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
+def prepare(
+    configs: Any, comment: str, logs: str, resumed: RunFolder | None = None
+) -> Path:
     """Create labml's experiment with its configs, and return the folder of its run; nothing is
     written yet.
 
@@ -60,14 +62,18 @@ def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = N
     dashboard_address()  # raises before anything is written
     # A resumed run may have been moved. labml builds its path from `logs` and these two.
     folder, uuid = (
-        (resumed.path.parent.name, resumed.path.name) if resumed else (configs.name, None)
+        (resumed.path.parent.name, resumed.path.name)
+        if resumed
+        else (configs.name, None)
     )
     # labml's own connection to the server retries forever and would keep the process from ending,
     # so `runs.delivery` replaces it, and labml's copy of all output for that connection is switched
     # off.
     lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
-    internal.labml_notice = lambda message: None  # labml warns of a missing git repository
+    internal.labml_notice = lambda message: (
+        None
+    )  # labml warns of a missing git repository
     python_file = str(ROOT / "experiment.py")
     experiment.create(
         uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file
@@ -98,7 +104,9 @@ class Tracking(Callback):
         self.run = run
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
-        self.began: tuple[float, float] | None = None  # time and progress after the first step
+        self.began: tuple[float, float] | None = (
+            None  # time and progress after the first step
+        )
         self.uploader: Uploader | None = None
         self.has_new_row = False
 
@@ -120,7 +128,9 @@ class Tracking(Callback):
             monitor_singleton().silent(not self.is_terminal)
             with (
                 experiment.start(),
-                monit.section("Train", total_steps=1.0, is_new_line=True) as self.section,
+                monit.section(
+                    "Train", total_steps=1.0, is_new_line=True
+                ) as self.section,
             ):
                 yield
             with suppress(OSError):
@@ -188,7 +198,9 @@ def shown_row(row: Row) -> list[tuple[str, Any]]:
     error = f" ± {row['loss.valid_stderr']:.3f}"
     if math.isnan(row["loss.valid_stderr"]):  # of a single window
         error = ""
-    scores = [f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row]
+    scores = [
+        f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row
+    ]
     scores.append(f"accuracy.valid {row['accuracy.valid']:.1%}  ")
     for name in ("accuracy.nsp.valid", "accuracy.sop.valid"):
         if name in row:

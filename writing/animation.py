@@ -54,11 +54,14 @@ class Recording:
         examples = [np.asarray(images[i]) for i in (0, len(images) // 2 - 1, -1)]
         palette = Image.fromarray(np.concatenate(examples)).quantize(PALETTE)
         first, *rest = [
-            image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images
+            image.quantize(palette=palette, dither=Image.Dither.NONE)
+            for image in images
         ]
         durations = [MILLISECONDS] * len(rest) + [LAST_MILLISECONDS]
         file = BytesIO()
-        first.save(file, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
+        first.save(
+            file, "GIF", save_all=True, append_images=rest, duration=durations, loop=0
+        )
         write_atomically(self.path, file.getvalue())
 
 

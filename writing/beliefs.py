@@ -17,12 +17,16 @@ from writing.truth import TruePosterior
 DISTINCTIONS = ("word", "number", "sentence", "topic", "speaker")
 
 
-def exact_beliefs(truth: TruePosterior, inputs: Tensor, masked: Tensor) -> dict[str, Tensor]:
+def exact_beliefs(
+    truth: TruePosterior, inputs: Tensor, masked: Tensor
+) -> dict[str, Tensor]:
     """The exact posterior over the values of each distinction, `[n_masked, n_values]`, in the order
     of `masked.nonzero()`. `inputs` and `masked` (bool) are `[n_windows, seq_len]`.
     """
     shown = truth.to_floor(inputs)
-    return {name: truth.floor.beliefs(shown, masked.cpu(), name) for name in DISTINCTIONS}
+    return {
+        name: truth.floor.beliefs(shown, masked.cpu(), name) for name in DISTINCTIONS
+    }
 
 
 def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Tensor]:
@@ -39,7 +43,9 @@ def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Te
         model.encoder(inputs)  # at all positions
 
     names = ["embedding", *(f"layer {number}" for number in range(1, len(layers) + 1))]
-    return {name: stream[masked] for name, (stream, *_) in zip(names, calls, strict=True)}
+    return {
+        name: stream[masked] for name, (stream, *_) in zip(names, calls, strict=True)
+    }
 
 
 def probe(
@@ -56,17 +62,22 @@ def probe(
     results = {}
     for name, belief in beliefs.items():
         results[name] = {
-            layer: _r_squared(stream.cpu(), belief, fitted) for layer, stream in streams.items()
+            layer: _r_squared(stream.cpu(), belief, fitted)
+            for layer, stream in streams.items()
         }
 
     return results
 
 
 def _r_squared(stream: Tensor, belief: Tensor, fitted: Tensor) -> float:
-    features = torch.cat([stream.double(), torch.ones(len(stream), 1, dtype=torch.float64)], dim=1)
+    features = torch.cat(
+        [stream.double(), torch.ones(len(stream), 1, dtype=torch.float64)], dim=1
+    )
     # The stream of an embedding is the same at every [MASK]: "gelsd" accepts features that depend
     # on each other.
-    weights = torch.linalg.lstsq(features[fitted], belief[fitted], driver="gelsd").solution
+    weights = torch.linalg.lstsq(
+        features[fitted], belief[fitted], driver="gelsd"
+    ).solution
     measured = belief[~fitted]
     error = (measured - features[~fitted] @ weights).square().sum()
 

@@ -45,7 +45,9 @@ def hidden_spans(
     without it.
     """
     n_windows, seq_len = windows.shape
-    columns = torch.randint(seq_len - n + 1, (n_windows, 1), generator=generator) + torch.arange(n)
+    columns = torch.randint(
+        seq_len - n + 1, (n_windows, 1), generator=generator
+    ) + torch.arange(n)
     shuffle = torch.rand(n_windows, n, generator=generator).argsort(1)
     orders = (columns, columns.flip(1), columns.gather(1, shuffle))
     holes = torch.rand(n_windows, seq_len, generator=generator) < background
@@ -58,7 +60,10 @@ def hidden_spans(
 
 
 def joint_consistency(
-    model: nn.Module, spans: HiddenSpans, vocabulary: Vocabulary, generator: torch.Generator
+    model: nn.Module,
+    spans: HiddenSpans,
+    vocabulary: Vocabulary,
+    generator: torch.Generator,
 ) -> dict[str, Any]:
     """How far a model's products of conditionals are from the exact joint, and from each other, in
     nats per span.
@@ -82,9 +87,14 @@ def joint_consistency(
         return torch.multinomial(logs.exp(), 1, generator=generator)
 
     with evaluating(model, spans.inputs.device):
-        kl = {order: _estimate(spans.exact - log_joint(order, spans.windows)) for order in ORDERS}
+        kl = {
+            order: _estimate(spans.exact - log_joint(order, spans.windows))
+            for order in ORDERS
+        }
         written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
-        disagreement = {order: _estimate(chosen - log_joint(order, written)) for order in others}
+        disagreement = {
+            order: _estimate(chosen - log_joint(order, written)) for order in others
+        }
 
     return {"exact": _estimate(-spans.exact), "kl": kl, "disagreement": disagreement}
 
@@ -107,7 +117,9 @@ def _filled(
     total = torch.zeros(len(inputs), dtype=torch.float64)
     starts = torch.arange(len(inputs)) * inputs.shape[1]
     for column in spans.orders[order].split(1, dim=1):
-        logs = model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)
+        logs = (
+            model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)
+        )
         characters = choose(logs, column)
         total += logs.gather(1, characters)[:, 0]
         inputs.scatter_(1, column, characters)
@@ -116,4 +128,7 @@ def _filled(
 
 
 def _estimate(values: Tensor) -> dict[str, float]:
-    return {"nats": values.mean().item(), "stderr": (values.std() / len(values) ** 0.5).item()}
+    return {
+        "nats": values.mean().item(),
+        "stderr": (values.std() / len(values) ** 0.5).item(),
+    }

@@ -42,7 +42,9 @@ def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]
             return EMPTY
         return WRITTEN if token == earlier else NEW
 
-    for kind, group in groupby(zip(ids.tolist(), before.tolist(), strict=True), kind_of):
+    for kind, group in groupby(
+        zip(ids.tolist(), before.tolist(), strict=True), kind_of
+    ):
         # decoded together, since a token may be part of a character
         tokens = [token for token, _ in group]
         text = printable(vocabulary.decode(tokens)).replace("\t", " ")

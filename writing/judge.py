@@ -29,11 +29,15 @@ class Judge:
         self.length = length
         self.posterior = TruePosterior(automaton, vocabulary)
         self.entropy_rate = entropy_rate(automaton)  # nats per character
-        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(-1, length)
+        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(
+            -1, length
+        )
         losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
         # [length]; the first are higher, because a text may begin anywhere in a play
         self.own_losses = losses.mean(0)
-        self.own_stderr = (losses.mean(1).std() / OWN_TEXTS**0.5).item()  # of their mean
+        self.own_stderr = (
+            losses.mean(1).std() / OWN_TEXTS**0.5
+        ).item()  # of their mean
 
     def measures(self, ids: Tensor) -> dict[str, float]:
         """Measures of texts `[n, length]`, each with its standard error over texts as
@@ -54,7 +58,9 @@ class Judge:
         excess = torch.where(counted, losses - self.own_losses[from_cut], 0.0).sum(1)
         excess_mean, excess_stderr = ratio(excess, counted.sum(1))
         impossible, impossible_stderr = ratio(is_cut.any(1).double(), torch.ones(n))
-        cuts, cuts_stderr = ratio(PER * is_cut.sum(1).double(), torch.full((n,), length))
+        cuts, cuts_stderr = ratio(
+            PER * is_cut.sum(1).double(), torch.full((n,), length)
+        )
 
         return {
             "impossible": impossible,

@@ -22,7 +22,9 @@ from writing.sampler import Sampler
 # nats and bits per character, the standard error of the nats over windows, n windows
 Likelihood = dict[str, Any]
 ROUNDS = 8  # masks per window for the bound
-WINDOWS = 32  # for the likelihood in an order, which needs a pass of the model per token
+WINDOWS = (
+    32  # for the likelihood in an order, which needs a pass of the model per token
+)
 ORDERS = ("left-to-right", "random", "confidence")
 TEXTS = 16  # that are written per setting, to be judged by the grammar
 CHARS_PER_STEP = (1, 4)
@@ -33,12 +35,16 @@ def bound(trained: Trained, validation: ValidationSet) -> Tensor:
     `training.callbacks.any_order_bound`."""
     windows = validation.windows
     masks = bound_masks(validation, ROUNDS)
-    losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
+    losses = any_order_bound(
+        trained.model, windows, masks, trained.vocabulary.mask_token
+    )
     return losses * _is_written(windows, trained.vocabulary).sum(1)
 
 
 @torch.no_grad()
-def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator]) -> Tensor:
+def order_losses(
+    sampler: Sampler, texts: Tensor, generators: Sequence[Generator]
+) -> Tensor:
     """-log P(token | tokens written before it) in nats at each position of `texts` `[n, length]`:
     float64, same shape.
 
@@ -87,13 +93,17 @@ def grammar_measures(
     `Judge.measures`).
     """
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
-    losses = -judge.posterior.floor.log_probability(judge.posterior.to_floor(validation.windows))
+    losses = -judge.posterior.floor.log_probability(
+        judge.posterior.to_floor(validation.windows)
+    )
     exact = likelihood(losses, validation.windows, trained.vocabulary)
     blanks = torch.full((TEXTS, judge.length), trained.vocabulary.mask_token)
     texts = {}
     for order in ORDERS:
         for chars_per_step in CHARS_PER_STEP:
-            generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
+            generators = [
+                Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)
+            ]
             n_steps = judge.length // chars_per_step
             *_, written = _sampler(trained, order).write(blanks, n_steps, generators)
             texts[f"{order}, {chars_per_step} per step"] = judge.measures(written)
@@ -121,4 +131,9 @@ def likelihood(losses: Tensor, windows: Tensor, vocabulary: Vocabulary) -> Likel
     """The likelihood per character of windows `[n_windows, seq_len]`, from their `losses`
     `[n_windows]` in nats."""
     nats, stderr = ratio(losses, n_characters(windows, vocabulary))
-    return {"nats": nats, "bits": nats / math.log(2), "stderr": stderr, "n": len(windows)}
+    return {
+        "nats": nats,
+        "bits": nats / math.log(2),
+        "stderr": stderr,
+        "n": len(windows),
+    }

@@ -28,7 +28,9 @@ PHENOMENA: dict[str, Callable[[str, str, str], bool]] = {
     "topic vowel": lambda word, c, before: (
         word in ("noun", "verb", "adjective") and c in TOPIC_VOWELS
     ),
-    "first letter of a word": lambda word, c, before: c.isalpha() and not before.isalpha(),
+    "first letter of a word": lambda word, c, before: (
+        c.isalpha() and not before.isalpha()
+    ),
     # or the first character of a window, if it is a letter
     "inside a word": lambda word, c, before: c.isalpha(),
     # which the first word of the sentence announces
@@ -47,7 +49,9 @@ class KnownCharacters(NamedTuple):
     floor: Tensor  # [n_masked], -log of the exact posterior in nats
 
 
-def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> KnownCharacters:
+def known_characters(
+    validation: ValidationSet, vocabulary: Vocabulary
+) -> KnownCharacters:
     """The phenomenon and the floor of the masked characters in at most 192 evenly spaced windows of
     the play, exactly.
 
@@ -62,7 +66,9 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     words = truth.floor.values("word")
     texts = [vocabulary.decode(window) for window in shown]
     phenomena = []
-    for word, (i, t) in zip(beliefs.argmax(1).tolist(), hidden.nonzero().tolist(), strict=True):
+    for word, (i, t) in zip(
+        beliefs.argmax(1).tolist(), hidden.nonzero().tolist(), strict=True
+    ):
         place = (words[word], texts[i][t], texts[i][max(0, t - 1)])
         fitting = [fits(*place) for fits in PHENOMENA.values()]
         phenomena.append(fitting.index(True))

@@ -26,7 +26,9 @@ def margin(probabilities: Tensor) -> Tensor:
 
     From Kim et al. 2025, "Train for the Worst, Plan for the Best", arXiv 2502.06768.
     """
-    best = F.pad(probabilities, (0, 1)).topk(2).values  # padded for vocabularies of one token
+    best = (
+        F.pad(probabilities, (0, 1)).topk(2).values
+    )  # padded for vocabularies of one token
     return best[:, 0] - best[:, 1]
 
 
@@ -36,7 +38,9 @@ def margin(probabilities: Tensor) -> Tensor:
 # probable ones. Here the draw comes later.
 BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
     "confidence": lambda probabilities: probabilities.amax(-1),
-    "entropy": lambda probabilities: -torch.special.entr(probabilities).sum(-1),  # in nats
+    "entropy": lambda probabilities: (
+        -torch.special.entr(probabilities).sum(-1)
+    ),  # in nats
     "margin": margin,
 }
 # These do not read the model: random numbers `[n, length]` become scores of the same shape.
@@ -66,7 +70,9 @@ class Sampler:
     remask: float = 0.0
 
     @torch.no_grad()
-    def write(self, ids: Tensor, steps: int, generators: Sequence[Generator]) -> Iterator[Tensor]:
+    def write(
+        self, ids: Tensor, steps: int, generators: Sequence[Generator]
+    ) -> Iterator[Tensor]:
         """The texts after each step, `[n, length]`, from `ids` `[n, length]`, whose other tokens
         stay.
 
@@ -103,7 +109,9 @@ class Sampler:
         """
         blanks = ids == self.mask_token
         if self.order in BLIND:
-            chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
+            chosen = highest(
+                BLIND[self.order](uniform(generators, ids)), blanks, counts
+            )
             return chosen, self.log_probabilities(ids, chosen)
 
         log_probs = self.log_probabilities(ids, blanks)
@@ -135,7 +143,9 @@ class Sampler:
                 n_steps = max(1, steps * n_done // total - n_used)
                 n_used += n_steps
                 for piece in self.write(ids[:, part], n_steps, generators):
-                    ids = torch.cat([ids[:, : part.start], piece, ids[:, part.stop :]], 1)
+                    ids = torch.cat(
+                        [ids[:, : part.start], piece, ids[:, part.stop :]], 1
+                    )
                     yield ids
 
     def log_probabilities(self, ids: Tensor, where: Tensor) -> Tensor:
@@ -143,13 +153,17 @@ class Sampler:
         is true."""
         # float64 stays on the CPU
         device = next((weight.device for weight in self.model.parameters()), ids.device)
-        logits = self.model(ids.to(device), where.flatten().nonzero().flatten().to(device))
+        logits = self.model(
+            ids.to(device), where.flatten().nonzero().flatten().to(device)
+        )
         return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
 
 
 def highest(scores: Tensor, blanks: Tensor, counts: Tensor) -> Tensor:
     """Where the `counts` `[n]` blanks with the highest scores are, `[n, length]`."""
-    ranks = scores.masked_fill(~blanks, -torch.inf).argsort(1, descending=True).argsort(1)
+    ranks = (
+        scores.masked_fill(~blanks, -torch.inf).argsort(1, descending=True).argsort(1)
+    )
     return ranks < counts[:, None]
 
 
@@ -164,7 +178,9 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     if temperature == 0:
         return relative.argmax(-1)
     sums = (relative / temperature).exp().cumsum(-1)
-    return torch.searchsorted(sums, uniform[:, None] * sums[:, -1:], right=True).squeeze(1)
+    return torch.searchsorted(
+        sums, uniform[:, None] * sums[:, -1:], right=True
+    ).squeeze(1)
 
 
 def uniform(generators: Sequence[Generator], ids: Tensor) -> Tensor:

@@ -11,7 +11,9 @@ from data.play.automaton import Automaton
 from data.play.floor import Floor
 from data.vocabulary import Vocabulary
 
-MISPRINT_PROB = 1e-6  # of a visible character, in a text that the automaton cannot have written
+MISPRINT_PROB = (
+    1e-6  # of a visible character, in a text that the automaton cannot have written
+)
 
 
 class TruePosterior(nn.Module):
@@ -33,7 +35,9 @@ class TruePosterior(nn.Module):
 
         missing = sorted(set(automaton.alphabet) - set(vocabulary.characters))
         if missing:
-            raise ValueError(f"the vocabulary lacks the character {missing[0]!r} of the automaton")
+            raise ValueError(
+                f"the vocabulary lacks the character {missing[0]!r} of the automaton"
+            )
         self.floor = Floor(automaton)
         self.n_tokens = vocabulary.n_tokens
         self.token_of_char = vocabulary.encode(automaton.alphabet)
@@ -58,12 +62,18 @@ class TruePosterior(nn.Module):
         have -inf.
         """
         shown = self.to_floor(inputs)
-        chosen = torch.arange(shown.numel()) if positions is None else positions.cpu().flatten()
+        chosen = (
+            torch.arange(shown.numel())
+            if positions is None
+            else positions.cpu().flatten()
+        )
         wanted = torch.zeros(shown.numel(), dtype=torch.bool)
         wanted[chosen] = True
         by_char = self._posteriors(shown, wanted.view(shown.shape))
         row = (wanted.cumsum(0) - 1)[chosen]
-        logits = torch.full((len(chosen), self.n_tokens), -torch.inf, dtype=torch.float64)
+        logits = torch.full(
+            (len(chosen), self.n_tokens), -torch.inf, dtype=torch.float64
+        )
         logits[:, self.token_of_char] = by_char[row].log()
 
         return logits.to(inputs.device)
@@ -76,10 +86,14 @@ class TruePosterior(nn.Module):
         except ValueError:
             possible = self.floor.log_probability(shown).isfinite()
 
-        all_posteriors = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
+        all_posteriors = torch.zeros(
+            *shown.shape, self.floor.n_chars, dtype=torch.float64
+        )
         for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
             if texts.any():
-                posteriors = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
+                posteriors = self.floor.posteriors(
+                    shown[texts], wanted[texts], misprint_prob
+                )
                 all_posteriors[wanted & texts[:, None]] = posteriors
 
         return all_posteriors[wanted]

@@ -23,6 +23,8 @@ def assert_masks(target: Any, **options: Any) -> None:
     except (TargetError, ValueError) as error:
         raise error.with_traceback(None) from None
 
-    broken = [finding.line() for finding in findings if finding.verdict == Verdict.BROKEN]
+    broken = [
+        finding.line() for finding in findings if finding.verdict == Verdict.BROKEN
+    ]
     if broken:
         raise AssertionError("\n".join(broken))

@@ -43,7 +43,9 @@ def sources(
 
     anchored = by_anchors(ids, real, known, gram)
     is_placed = anchored >= 0
-    if (inputs == flat[anchored])[is_placed].sum() < 0.5 * is_placed.sum():  # labels may be wrong
+    if (inputs == flat[anchored])[
+        is_placed
+    ].sum() < 0.5 * is_placed.sum():  # labels may be wrong
         others = by_anchors(ids, real, inputs, gram)
         anchored = max(anchored, others, key=lambda places: fit(places, inputs))
     if in_order and fit(anchored, known) <= fit(best, known) + BETTER:
@@ -87,11 +89,19 @@ def with_moved_tokens(
         begin = places[row].max() // width * width
         text = flat[begin : begin + width]
         places[row] = -1
-        matcher = SequenceMatcher(None, text.tolist(), known[row].tolist(), autojunk=False)
+        matcher = SequenceMatcher(
+            None, text.tolist(), known[row].tolist(), autojunk=False
+        )
         for _, i, j, k, end in matcher.get_opcodes():
-            if j - i == end - k:  # equal, or replaced, but not a special token by another
-                is_kept = (text[i:j] == known[row, k:end]) | ~np.isin(text[i:j], special)
-                places[row, k:end] = np.where(is_kept, np.arange(begin + i, begin + j), -1)
+            if (
+                j - i == end - k
+            ):  # equal, or replaced, but not a special token by another
+                is_kept = (text[i:j] == known[row, k:end]) | ~np.isin(
+                    text[i:j], special
+                )
+                places[row, k:end] = np.where(
+                    is_kept, np.arange(begin + i, begin + j), -1
+                )
 
     return places
 
@@ -135,7 +145,9 @@ def anchors_of(ids: Array, real: Array, shown: Array, gram: int, base: int) -> A
 
 def confirm(anchors: Array, n_places: int, gram: int) -> None:
     """Remove anchors of a row that no other gram confirms at the same distance."""
-    distances = np.where(anchors >= 0, anchors - np.arange(anchors.shape[1]) + n_places, 0)
+    distances = np.where(
+        anchors >= 0, anchors - np.arange(anchors.shape[1]) + n_places, 0
+    )
     of_rows = distances * len(anchors) + np.arange(len(anchors))[:, None]
     _, inverse, counts = np.unique(of_rows, return_inverse=True, return_counts=True)
     anchors[counts[inverse].reshape(anchors.shape) <= gram] = -1
@@ -157,5 +169,7 @@ def extended(anchors: Array, real: Array, direction: int) -> Array:
 
 def codes_of(ids: Array, base: int, gram: int) -> Array:
     """A number per gram, `[rows, width - gram + 1]`: exact, or modulo 2^64 a hash."""
-    windows = np.lib.stride_tricks.sliding_window_view(ids.astype(np.int64) + 1, gram, axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        ids.astype(np.int64) + 1, gram, axis=1
+    )
     return windows @ (base ** np.arange(gram, dtype=np.int64))

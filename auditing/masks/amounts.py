@@ -30,9 +30,13 @@ RATE_TOLERANCE = 0.02
 TOLERANCE = 0.0025
 # By which the share of [MASK] may differ in windows with few labels, whose counts are rounded.
 MOST_ROUNDED = 0.15
-FEWEST_EMPTY = 5  # windows without labels; fewer are chance where one in 3,000 is expected
+FEWEST_EMPTY = (
+    5  # windows without labels; fewer are chance where one in 3,000 is expected
+)
 SUREST = 1_000  # above, a z-score says no more than a count
-MANY_WORDS = 5  # the mean run of selected tokens, in words, above which words are joined
+MANY_WORDS = (
+    5  # the mean run of selected tokens, in words, above which words are joined
+)
 FEWEST_DRAWN = 200  # random tokens
 
 
@@ -45,9 +49,16 @@ class Expected:
         claims = measured.facts
         stated = recipe_named(options.recipe) if options.recipe else None
         rate = structure.rate.value
-        nearest = nearest_recipe(rate, structure.shares, structure.unit, structure.varies)
+        nearest = nearest_recipe(
+            rate, structure.shares, structure.unit, structure.varies
+        )
         self.recipe = stated or nearest
-        rates = [options.rate, stated.rate if stated else None, claims.rate, nearest.rate]
+        rates = [
+            options.rate,
+            stated.rate if stated else None,
+            claims.rate,
+            nearest.rate,
+        ]
         known = [rate for rate in rates if rate is not None]
         self.rate = known[0] if known else None  # None: each window has its own
         self.rate_is_stated = bool(options.rate or stated or claims.rate is not None)
@@ -58,7 +69,9 @@ class Expected:
             self.shares = claims.shares
             self.source = "the target's own attributes"
 
-        self.whole_words = claims.whole_words or (stated is not None and stated.unit == "word")
+        self.whole_words = claims.whole_words or (
+            stated is not None and stated.unit == "word"
+        )
 
 
 def check_amounts(
@@ -90,7 +103,9 @@ def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]
         return
     lengths = padded.eligible.sum(2)
     is_short = (lengths >= 8) & (lengths < padded.originals.shape[2] // 2)
-    selected = Share((padded.selected.sum(2) * is_short).sum(1), (lengths * is_short).sum(1))
+    selected = Share(
+        (padded.selected.sum(2) * is_short).sum(1), (lengths * is_short).sum(1)
+    )
     masked = Share(padded.masked.sum((1, 2)), padded.selected.sum((1, 2)))
     rate = structure.rate.value
     one_more = is_short.sum() / max(1, selected.totals.sum())
@@ -102,7 +117,9 @@ def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]
         bug = name if share.differs(usual, reach) else None
         wanted = f"{usual:.2%} ± {reach:.2%}"
         evidence = f"{share.totals.sum():,} positions"
-        yield finding(f"{what} in padded windows", f"{share.value:.2%}", wanted, evidence, bug)
+        yield finding(
+            f"{what} in padded windows", f"{share.value:.2%}", wanted, evidence, bug
+        )
 
 
 def z_or(count: str, share: Share, expected: float) -> str:
@@ -120,14 +137,21 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     count = f"{round(value * total):,} of {total:,}"
     if rate is None or structure.varies:
         return finding("selected share", f"{value:.2%}", "a rate per window", count)
-    line = ("selected share", f"{value:.2%}", f"{100 * rate:g}%", z_or(count, share, rate))
+    line = (
+        "selected share",
+        f"{value:.2%}",
+        f"{100 * rate:g}%",
+        z_or(count, share, rate),
+    )
     width = main.originals.shape[2]
     lengths = (width, float(main.per_window(main.eligible).mean()))
     reach = RATE_TOLERANCE * rate
     if structure.is_clustered:
         reach = max(reach, structure.mean_run / width)
     is_rounded = structure.is_fixed and any(
-        max(1, math.floor(rate * n)) <= structure.counts.mean() <= max(1, math.ceil(rate * n))
+        max(1, math.floor(rate * n))
+        <= structure.counts.mean()
+        <= max(1, math.ceil(rate * n))
         for n in lengths
     )
     if is_rounded or not share.differs(rate, reach):
@@ -143,7 +167,9 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     return finding(*line, bug, verdict=Verdict.BROKEN if is_broken else Verdict.DIFFERS)
 
 
-def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[float]) -> bool:
+def drawn_with_replacement(
+    structure: Structure, rate: float, lengths: Sequence[float]
+) -> bool:
     """Whether counts are those of draws with replacement.
 
     The expected number of different positions of k draws among n is n (1 - (1 - 1/n)^k).
@@ -162,7 +188,9 @@ def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[
     return False
 
 
-def check_counts(measured: Measured, structure: Structure, expected: Expected) -> Finding:
+def check_counts(
+    measured: Measured, structure: Structure, expected: Expected
+) -> Finding:
     """The number of labels per window: its spread, and whether a fixed number is the rate times the
     length, rounded down in windows of all widths."""
     counts = structure.counts
@@ -192,7 +220,9 @@ def least_if_rounded_down(measured: Measured, expected: Expected) -> int | None:
     others = [table for name, table in measured.others.items() if name != "padded"]
     tables = [measured.main, *others]
     chosen = per_window(tables, "selected")
-    products = [expected.rate * per_window(tables, name) for name in ("is_output", "eligible")]
+    products = [
+        expected.rate * per_window(tables, name) for name in ("is_output", "eligible")
+    ]
     for product in products:
         if (np.abs(chosen - np.maximum(product, 0.5)) <= 0.5 + 1e-6).all():
             return None  # rounded to the nearest
@@ -210,7 +240,9 @@ def per_window(tables: Sequence[Table], where: str) -> Array:
     return np.concatenate([table.per_window(getattr(table, where)) for table in tables])
 
 
-def check_empty(measured: Measured, rates: Array, run: float = 1.0) -> Iterator[Finding]:
+def check_empty(
+    measured: Measured, rates: Array, run: float = 1.0
+) -> Iterator[Finding]:
     """Windows without labels, against independent selection of runs of the usual length at some
     rates."""
     every = {"main": measured.main, **measured.others}
@@ -264,7 +296,12 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     n_seen = len(np.unique(main.inputs[main.randomized]))
     # A random token is never the original, or drawn from the ordinary ids, from all, or from those
     # that were seen.
-    same = [0.0, 1 / len(main.tokens.ordinary), 1 / main.tokens.n_tokens, 1 / (n_seen or math.inf)]
+    same = [
+        0.0,
+        1 / len(main.tokens.ordinary),
+        1 / main.tokens.n_tokens,
+        1 / (n_seen or math.inf),
+    ]
     wanted = expected.shares
     bug = None
     fields: dict[str, Any] = {}
@@ -273,7 +310,9 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
         recipes = {each.name for each in RECIPES if fits(structure, each.shares, same)}
         is_broken = expected.shares_are_stated
         if bug == "kept-without-label":
-            is_broken |= abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
+            is_broken |= (
+                abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
+            )
         fields["verdict"] = Verdict.BROKEN if is_broken else Verdict.DIFFERS
         fields["recipes"] = tuple(sorted(recipes))
         if not bug:
@@ -285,7 +324,9 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     shares = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged".format(*structure.shares)
     usual = "{:.1%}, {:.1%}, {:.1%}".format(*wanted)
     worst = int(np.abs(np.subtract(structure.shares, wanted)).argmax())
-    evidence = z_or(f"{main.selected.sum():,} selected", structure.parts[worst], wanted[worst])
+    evidence = z_or(
+        f"{main.selected.sum():,} selected", structure.parts[worst], wanted[worst]
+    )
     return finding("kinds at selected", shares, usual, evidence, bug, **fields)
 
 
@@ -299,7 +340,9 @@ def nearest_bug(structure: Structure, same: Sequence[float]) -> str | None:
     return min(known)[1] if known else None
 
 
-def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
+def check_words(
+    main: Table, structure: Structure, expected: Expected
+) -> Iterator[Finding]:
     """Whether words are selected as a whole, if the words are known.
 
     The target or the recipe may say that they are: `expected.whole_words`.
@@ -312,7 +355,9 @@ def check_words(main: Table, structure: Structure, expected: Expected) -> Iterat
     is_touched = chosen > 0
     n_whole = (chosen == sizes).sum()
     evidence = f"{n_whole:,} of {is_touched.sum():,} words"
-    continues = (shifted(main.words, 1, -2) == main.words) & (main.words >= 0) & main.eligible
+    continues = (
+        (shifted(main.words, 1, -2) == main.words) & (main.words >= 0) & main.eligible
+    )
     later = (main.selected & continues).sum() / max(1, continues.sum())
     # A budget may end inside of one word per window.
     parts = (is_touched.sum() - n_whole) / len(structure.counts)
@@ -321,7 +366,9 @@ def check_words(main: Table, structure: Structure, expected: Expected) -> Iterat
         bug = "word-part-left"
     elif whole > 0.5 and structure.mean_run > MANY_WORDS * sizes.mean():
         bug = "words-joined"
-        evidence = f"runs of {structure.mean_run:.0f} tokens, words of {sizes.mean():.1f}"
+        evidence = (
+            f"runs of {structure.mean_run:.0f} tokens, words of {sizes.mean():.1f}"
+        )
     elif expected.whole_words and whole < 0.5:
         bug = "word-part-left" if structure.is_clustered else "pieces-alone"
 
@@ -345,12 +392,17 @@ def check_random(main: Table) -> Iterator[Finding]:
     missed = end_never_drawn(ranks, ordinary)
     if counts.max() > 0.9 * len(ids):
         bug = "random-constant"
-        evidence = f"{counts.max():,} of {len(ids):,} are id {ordinary[counts.argmax()]}"
+        evidence = (
+            f"{counts.max():,} of {len(ids):,} are id {ordinary[counts.argmax()]}"
+        )
     elif len(missed):
         bug = "replacement-range"
         side = "lowest" if missed[0] == ordinary[0] else "highest"
         evidence = f"the {len(missed):,} {side} never drawn"
-        if main.tokens.edges is None and not np.isin(main.originals[main.selected], missed).any():
+        if (
+            main.tokens.edges is None
+            and not np.isin(main.originals[main.selected], missed).any()
+        ):
             fields = {"verdict": Verdict.DIFFERS, "cause": HINT}
     elif len(ids) / len(ordinary) > 25 and not counts.all():
         bug = "replacement-range"
@@ -359,13 +411,20 @@ def check_random(main: Table) -> Iterator[Finding]:
             evidence += ", every other one"
         else:
             fields = {"verdict": Verdict.DIFFERS}
-    elif shares := uneven_shares(ranks, np.nonzero(where)[0], len(ordinary), len(main.inputs)):
+    elif shares := uneven_shares(
+        ranks, np.nonzero(where)[0], len(ordinary), len(main.inputs)
+    ):
         bug = "not-uniform"
         fields = {"recipes": ("frequency",), "chart": shares}
 
     usual = f"all {len(ordinary):,} ordinary ids"
     yield finding(
-        "random tokens", f"ids {ids.min()} to {ids.max()}", usual, evidence, bug, **fields
+        "random tokens",
+        f"ids {ids.min()} to {ids.max()}",
+        usual,
+        evidence,
+        bug,
+        **fields,
     )
 
 
@@ -381,7 +440,9 @@ def end_never_drawn(ranks: Array, ordinary: Array) -> Array:
     return ordinary[:n_low] if n_low >= n_high else ordinary[n - n_high :]
 
 
-def uneven_shares(ranks: Array, calls: Array, n: int, n_calls: int) -> tuple[float, ...]:
+def uneven_shares(
+    ranks: Array, calls: Array, n: int, n_calls: int
+) -> tuple[float, ...]:
     """How often classes of ids are drawn, relative to uniform draws; empty if all are alike."""
     n_bins = min(n, 64, len(ranks) // FEWEST_DRAWN)
     share = np.bincount(np.arange(n) * n_bins // n, minlength=n_bins) / n

@@ -8,8 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from auditing.findings import Finding, Verdict, by_verdict, finding, without_consequences
-from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
+from auditing.findings import (
+    Finding,
+    Verdict,
+    by_verdict,
+    finding,
+    without_consequences,
+)
+from auditing.masks.amounts import (
+    Expected,
+    check_amounts,
+    check_empty,
+    check_random,
+    check_words,
+)
 from auditing.masks.battery import battery, of_lengths
 from auditing.masks.measure import OTHERS, Measured, measure, measure_batches
 from auditing.masks.pairs import Pair
@@ -21,7 +33,9 @@ from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
 COARSE = {"batch": 1, "window": 2}
-EDGE = 10  # positions at each end of a window, where cut spans and words change the rate
+EDGE = (
+    10  # positions at each end of a window, where cut spans and words change the rate
+)
 LARGE = 0.5  # the relative difference of a rate elsewhere that such cuts do not explain
 
 
@@ -44,7 +58,9 @@ def audit_masks(target: Any, **options: Any) -> Report:
 
     try:  # the audit seeds the generators, which are the caller's
         with torch.random.fork_rng(devices):
-            measured = measure(lambda name, *arguments: getattr(service, name)(*arguments), stated)
+            measured = measure(
+                lambda name, *arguments: getattr(service, name)(*arguments), stated
+            )
     finally:
         random.setstate(state)
         np.random.set_state(state_of_numpy)
@@ -70,7 +86,9 @@ def check_options(options: MaskOptions) -> None:
     if options.recipe:
         recipe_named(options.recipe)
     special = () if options.special is None else options.special
-    if not isinstance(special, Collection) or not all(isinstance(id, int) for id in special):
+    if not isinstance(special, Collection) or not all(
+        isinstance(id, int) for id in special
+    ):
         raise ValueError(f"special is {special!r}: state a sequence of ids")
     if options.rate is not None and not 0 < options.rate < 1:
         raise ValueError(f"the rate is {options.rate}: state a share between 0 and 1")
@@ -84,10 +102,14 @@ def check_options(options: MaskOptions) -> None:
     if options.n_tokens is None:
         return
     if options.n_tokens < 2:
-        raise ValueError(f"n_tokens is {options.n_tokens}: state the number with special tokens")
+        raise ValueError(
+            f"n_tokens is {options.n_tokens}: state the number with special tokens"
+        )
     ids = [id for id in (*special, options.mask, options.padding) if id is not None]
     if any(not 0 <= id < options.n_tokens for id in ids):
-        raise ValueError(f"the ids {ids} are not all below n_tokens = {options.n_tokens}")
+        raise ValueError(
+            f"the ids {ids} are not all below n_tokens = {options.n_tokens}"
+        )
 
 
 def audit_measured(measured: Measured, target: str) -> Report:
@@ -139,7 +161,9 @@ def pairs_of_other_texts(measured: Measured, repeats: Repeats) -> Iterator[Pair]
             yield from of_lengths(table, name)
 
 
-def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:
+def dependences(
+    pairs: list[Pair], recipe: Recipe, structure: Structure
+) -> list[Finding]:
     """The dependences that the battery found, the surest first, and for each outcome a line that
     names the circumstances on which it does not depend."""
     surest = surest_pairs(pairs)
@@ -147,7 +171,9 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     findings = [judged(pair, recipe, structure) for pair in in_order]
 
     for outcome in dict.fromkeys(pair.outcome for pair in pairs):
-        tested = [pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested]
+        tested = [
+            pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested
+        ]
         free = [pair for pair in tested if not pair.is_found]
         names = [pair.circumstance for pair in free if pair.key not in surest]
         if names or not tested:
@@ -155,7 +181,9 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
             if names:
                 text = f"not by {', '.join(dict.fromkeys(names))}"
             evidence = f"{sum(pair.found.n_tested for pair in free):,} shares tested"
-            findings.append(finding(f"{outcome} by anything else", text, "not at all", evidence))
+            findings.append(
+                finding(f"{outcome} by anything else", text, "not at all", evidence)
+            )
 
     return findings
 
@@ -169,7 +197,9 @@ def surest_pairs(pairs: list[Pair]) -> dict[tuple[str, str], Pair]:
 
     for pair in pairs:
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
-        if not pair.is_found or (key == by_id and has_missed_ids):  # `check_ids` names these
+        if not pair.is_found or (
+            key == by_id and has_missed_ids
+        ):  # `check_ids` names these
             continue
         if key not in surest or pair.z > surest[key].z:
             surest[key] = pair

@@ -27,14 +27,20 @@ def battery(table: Table) -> list[Pair]:
 
 def selection(table: Table) -> Iterator[Pair]:
     """The circumstances of the selection of a position."""
-    sample = Sample(table, "selected", "the share selected", table.eligible, table.selected)
+    sample = Sample(
+        table, "selected", "the share selected", table.eligible, table.selected
+    )
     yield from sample.by_all()
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
-    yield sample.by("id", "occurrences in the batch, in quarters of the mean:", table.occurrences)
+    yield sample.by(
+        "id", "occurrences in the batch, in quarters of the mean:", table.occurrences
+    )
     yield from on_grids(table)
 
     mirrored = sample.partners(lambda numbers: numbers[..., ::-1])
-    yield sample.correlated("mirror", "at the mirrored place of a selected one", *mirrored)
+    yield sample.correlated(
+        "mirror", "at the mirrored place of a selected one", *mirrored
+    )
     # `partners` leaves out the last call, which `roll` puts before the first.
     before = sample.partners(lambda numbers: np.roll(numbers, 1, axis=0))
     along = "at the same place of the call after a selected one"
@@ -90,7 +96,9 @@ def of_kind(sample: Sample) -> Iterator[Pair]:
     yield sample.correlated("neighbors", "after another one", *next_of(sample.windows))
     ids = sample.table.originals[selected]
     pairs = next_of(sample.calls * (ids.max() + 1) + ids)
-    yield sample.correlated("same id", "at the next selected token of the same id", *pairs)
+    yield sample.correlated(
+        "same id", "at the next selected token of the same id", *pairs
+    )
     before = shifted(selected.astype(int), 1, 0)
     yield sample.by("neighbors", "after a visible token|after a selected one", before)
     if sample.n_rows > 1:
@@ -110,7 +118,9 @@ def of_lengths(table: Table, name: str) -> Iterator[Pair]:
     from_left = table.eligible.cumsum(2) - 1
     from_right = lengths - 1 - from_left
     for side, order in (("left", from_left), ("right", from_right)):
-        yield sample.by("position", f"token from the {side}, number", order.clip(0, PLACES), 1)
+        yield sample.by(
+            "position", f"token from the {side}, number", order.clip(0, PLACES), 1
+        )
     if name == "short":
         return
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
@@ -147,7 +157,9 @@ class Drawn:
     @classmethod
     def of(cls, table: Table) -> "Drawn":
         _, n_rows, width = table.inputs.shape
-        at = np.flatnonzero(table.randomized & np.isin(table.inputs, table.tokens.ordinary))
+        at = np.flatnonzero(
+            table.randomized & np.isin(table.inputs, table.tokens.ordinary)
+        )
         tokens = table.inputs.ravel()[at]
         new = np.searchsorted(table.tokens.ordinary, tokens)
         old = table.ranks.ravel()[at]
@@ -195,9 +207,17 @@ class Drawn:
                 expected = np.full(len(happens), happens.mean())
                 units = self.calls[used]
                 n_calls = len(self.table.inputs)
-                tested.append(by_class(units, classes[used], happens, expected, n_calls))
+                tested.append(
+                    by_class(units, classes[used], happens, expected, n_calls)
+                )
             worst = max(tested, key=lambda each: np.abs(each.z).max())
-            yield Pair("replacement", name, "the share of one class of random tokens", along, worst)
+            yield Pair(
+                "replacement",
+                name,
+                "the share of one class of random tokens",
+                along,
+                worst,
+            )
 
     def in_window(self) -> Iterator[Pair]:
         """Whether random tokens are like the tokens of the text around them."""
@@ -205,7 +225,11 @@ class Drawn:
         text = self.text
         other = self.others
 
-        for distance, side in ((-1, "before"), (1, "after"), (-width, "in the row above")):
+        for distance, side in (
+            (-1, "before"),
+            (1, "after"),
+            (-width, "in the row above"),
+        ):
             here = text[(self.at + distance) % len(text)] == self.tokens
             there = text[(self.at[other] + distance) % len(text)] == self.tokens
             what = f"random tokens that equal the token {side}"
@@ -215,7 +239,9 @@ class Drawn:
         tokens = self.tokens[:, None]
         here = (texts[self.windows] == tokens).sum(1)
         there = (texts[self.windows[other]] == tokens).sum(1)
-        is_original = text[self.at[other]] == self.tokens  # no random token of that window is that
+        is_original = (
+            text[self.at[other]] == self.tokens
+        )  # no random token of that window is that
         what = "random tokens occur in their window"
         yield self.related("window", what, here, there - is_original)
 
@@ -224,7 +250,9 @@ class Drawn:
         is more frequent in it than in the batch before, relative to a draw from it."""
         n = self.n_ordinary
         n_calls = len(self.table.inputs)
-        originals = np.where(self.table.eligible, self.table.ranks, n).reshape(n_calls, -1)
+        originals = np.where(self.table.eligible, self.table.ranks, n).reshape(
+            n_calls, -1
+        )
         counts = np.stack([np.bincount(ids, minlength=n + 1)[:n] for ids in originals])
         shares = counts / np.maximum(1, (originals < n).sum(1, keepdims=True))
         scores = np.zeros((n_calls, 1))
@@ -251,10 +279,25 @@ class Drawn:
         places = self.at % (n_rows * width)
 
         for name, what, group, by_chance in (
-            ("other replacements", "the next random token is the same", self.windows, chance),
-            ("original", "the same original gets the same random token", self.old, chance / differ),
+            (
+                "other replacements",
+                "the next random token is the same",
+                self.windows,
+                chance,
+            ),
+            (
+                "original",
+                "the same original gets the same random token",
+                self.old,
+                chance / differ,
+            ),
             ("rows", "the next row has the same random token there", columns, chance),
-            ("call", "the same place of a later call has the same random token", places, chance),
+            (
+                "call",
+                "the same place of a later call has the same random token",
+                places,
+                chance,
+            ),
         ):
             one, two = next_of(group)
             is_equal = self.tokens[one] == self.tokens[two]

@@ -13,12 +13,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data._utils import worker  # get_worker_info() returns `worker._worker_info`
+from torch.utils.data._utils import (
+    worker,  # get_worker_info() returns `worker._worker_info`
+)
 
 from auditing.errors import TargetEndedError, TargetError, exit_status, raised
 from auditing.masks.target import candidates, resolve
-from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
+from auditing.masks.texts import (
+    Masked,
+    Text,
+    abstract_text,
+    random_words,
+    tokenized_text,
+)
+from auditing.masks.tokens import (
+    Facts,
+    MaskOptions,
+    most_frequent,
+    token_ids,
+    tokenizer_of,
+)
 from auditing.process import read, write
 from auditing.statistics import Array
 
@@ -88,22 +102,38 @@ class Service:
                 )
             return Facts(self.function, target.kind, self.tokens)
 
-        raise TargetError(problems[0] + ": --kind says how to call it" * (options.kind is None))
+        raise TargetError(
+            problems[0] + ": --kind says how to call it" * (options.kind is None)
+        )
 
-    def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
+    def write(
+        self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int
+    ) -> Text:
         """Write a text for the target; it is kept under `name`."""
         tokenizer = (
-            tokenizer_of(self.function) if self.target.kind in ("collator", "dict") else None
+            tokenizer_of(self.function)
+            if self.target.kind in ("collator", "dict")
+            else None
         )
         if self.words is None and tokenizer:
             try:
-                self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
-            except (ValueError, TypeError, NotImplementedError):  # a tokenizer of another interface
+                self.words = random_words(
+                    tokenizer, self.tokens, np.random.default_rng(seed)
+                )
+            except (
+                ValueError,
+                TypeError,
+                NotImplementedError,
+            ):  # a tokenizer of another interface
                 self.words = []
 
-        of_words: list[Any] = [tokenizer, self.words] if tokenizer and self.words else []
+        of_words: list[Any] = (
+            [tokenizer, self.words] if tokenizer and self.words else []
+        )
         write: Callable[..., Text] = tokenized_text if of_words else abstract_text
-        self.texts[name] = write(*of_words, self.tokens, n_windows, width, is_ragged, seed)
+        self.texts[name] = write(
+            *of_words, self.tokens, n_windows, width, is_ragged, seed
+        )
         return self.texts[name]
 
     def mask(self, name: str, rows: Array) -> Masked:
@@ -122,7 +152,10 @@ class Service:
             self.seed(seed + number)
             facts: Any = {"id": number, "num_workers": n_workers, "seed": seed + number}
             worker._worker_info = worker.WorkerInfo(**facts, dataset=NO_DATASET)
-            return [replace(self.mask(name, rows), generators=generators()) for _ in range(n_calls)]
+            return [
+                replace(self.mask(name, rows), generators=generators())
+                for _ in range(n_calls)
+            ]
 
         size = [len(rows), self.texts[name].ids.shape[1]]
         return [
@@ -147,14 +180,18 @@ def in_child(function: Callable[[], Any], call: str) -> Any:
                 write(path, function())
             except TargetError as error:
                 write(path, error)
-            except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
+            except (
+                BaseException
+            ) as error:  # KeyboardInterrupt too: the target may raise anything
                 write(path, TargetError(f"the target raised {raised(error)}"))
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
         if not path.exists():
             how = exit_status(os.waitstatus_to_exitcode(status))
-            raise TargetEndedError(f"{call}: the target ended the process that called it ({how})")
+            raise TargetEndedError(
+                f"{call}: the target ended the process that called it ({how})"
+            )
         answer = read(path)
 
     if isinstance(answer, TargetError):

@@ -31,8 +31,14 @@ class Service:
                 raise TargetError(line) from None
             made = imported()
 
-        loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
-        loader = getattr(loader, "base_dataloader", loader)  # Accelerate's wrapper iterates it
+        loader = (
+            made.get_train_dataloader()
+            if hasattr(made, "get_train_dataloader")
+            else made
+        )
+        loader = getattr(
+            loader, "base_dataloader", loader
+        )  # Accelerate's wrapper iterates it
         if not isinstance(loader, Iterable):
             wanted = "a DataLoader, a Trainer, or batches"
             raise TargetError(f"the target made {describe(loader)} instead of {wanted}")
@@ -45,7 +51,9 @@ class Service:
         options state them."""
         collator = getattr(self.loader, "collate_fn", self.loader)
         collator = getattr(collator, "data_collator", collator)  # Transformers' wrapper
-        processor = SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None))
+        processor = SimpleNamespace(
+            tokenizer=getattr(self.made, "processing_class", None)
+        )
         model = getattr(self.made, "model", None)  # of a Trainer
         owner = collator
 
@@ -62,7 +70,10 @@ class Service:
         computes = (getattr(type(self.made), "compute_loss", model), model)
         modules = [getattr(each, "__module__", "") for each in computes]
         is_own_loss = getattr(self.made, "compute_loss_func", None)
-        if all(name.startswith("transformers.") for name in modules) and not is_own_loss:
+        if (
+            all(name.startswith("transformers.") for name in modules)
+            and not is_own_loss
+        ):
             facts.ignored = -100
         return facts
 
@@ -94,7 +105,9 @@ class Service:
         answers = []
         for batch in batches:
             answer = read(batch, None, fill, line)
-            answers.append(replace(answer, extras=answer.columns))  # others may be large
+            answers.append(
+                replace(answer, extras=answer.columns)
+            )  # others may be large
 
         return list(zip(answers, texts or [None] * len(answers), strict=False))
 

@@ -62,7 +62,9 @@ class Measurement:
     def write(self, name: str, n_windows: int, width: int) -> None:
         """Have a text written."""
         is_ragged = name == "padded"
-        self.texts[name] = self.call("write", name, n_windows, width, is_ragged, self.seed)
+        self.texts[name] = self.call(
+            "write", name, n_windows, width, is_ragged, self.seed
+        )
 
     def masked(self, name: str, batches: Sequence[Array] | Array) -> Table:
         """The table of calls with batches of rows of a text."""
@@ -76,7 +78,9 @@ class Measurement:
     def in_workers(self, n_workers: int) -> list[list[Masked]]:
         """The first windows of the main text, masked by workers."""
         rows = np.arange(BATCH)
-        return self.call("mask_in_workers", "main", rows, n_workers, CALLS_PER_WORKER, self.seed)
+        return self.call(
+            "mask_in_workers", "main", rows, n_workers, CALLS_PER_WORKER, self.seed
+        )
 
     def of_one_window(self) -> str:
         """The reason why a batch of one window cannot be masked; empty if it can."""
@@ -126,23 +130,31 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
     tokens = facts.tokens
     columns = []
     answers = []
-    begins: dict[bytes, int] = {}  # the place of each text, which is the same in both epochs
+    begins: dict[
+        bytes, int
+    ] = {}  # the place of each text, which is the same in both epochs
     n_places = 0
     knows_texts = True
 
     for epoch in range(EPOCHS):
-        for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
+        for answer, ids in call(
+            "batches", N_BATCHES, options.seed + epoch, tokens.padding
+        ):
             if ids is None:
                 knows_texts = False
                 ids = tokens.originals(answer.inputs, answer.labels)
             real = np.ones(ids.shape, dtype=bool)
             if tokens.padding is not None:
                 real = spanned(ids != tokens.padding)
-            column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
+            column: dict[str, Any] = aligned(
+                Text(ids, real), np.arange(len(ids)), answer, tokens
+            )
             width = ids.shape[1]
             begin = -real.argmax(1)
             for i, row in enumerate(ids):
-                begin[i] += begins.setdefault(row[real[i]].tobytes(), n_places + i * width)
+                begin[i] += begins.setdefault(
+                    row[real[i]].tobytes(), n_places + i * width
+                )
             n_places += ids.size
             row, place = np.divmod(column["source"], width)
             is_text = column["real"] & (row >= 0)
@@ -151,4 +163,6 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             answers.append(answer)
 
     main = stacked(columns, tokens).read()
-    return Measured(options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=knows_texts)
+    return Measured(
+        options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=knows_texts
+    )

@@ -30,7 +30,9 @@ class Pair:
     along: str  # the classes, as "row", or each of two, as "at even ids|at odd ids"; may be empty
     found: Dependence
     first: int = 0  # the number of the first class
-    effect: float | None = None  # the smallest to report; by default that of the outcome
+    effect: float | None = (
+        None  # the smallest to report; by default that of the outcome
+    )
     rises: bool = False  # only shares above the mean count
 
     @property
@@ -59,7 +61,9 @@ class Pair:
     @property
     def z(self) -> float:
         """The largest |z| by the observed spread."""
-        return float(np.maximum(np.abs(self.found.z), np.abs(self.found.raw)).max(initial=0.0))
+        return float(
+            np.maximum(np.abs(self.found.z), np.abs(self.found.raw)).max(initial=0.0)
+        )
 
     def text(self) -> str:
         """The dependence in plain words with numbers."""
@@ -109,7 +113,9 @@ class Sample:
     else matters: that of its own window, so that rates may differ by window, or that of its
     call."""
 
-    def __init__(self, table: Table, outcome: str, what: str, where: Array, happens: Array):
+    def __init__(
+        self, table: Table, outcome: str, what: str, where: Array, happens: Array
+    ):
         self.table = table
         self.outcome = outcome
         self.what = what
@@ -142,7 +148,9 @@ class Sample:
         everywhere[self.where] = values
         return everywhere
 
-    def pair(self, circumstance: str, along: str, found: Dependence, first: int = 0) -> Pair:
+    def pair(
+        self, circumstance: str, along: str, found: Dependence, first: int = 0
+    ) -> Pair:
         """A tested pair of the outcome."""
         return Pair(self.outcome, circumstance, self.what, along, found, first)
 
@@ -168,7 +176,9 @@ class Sample:
         yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
         has_special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
-        yield self.by("special", "in windows without special tokens|in others", has_special)
+        yield self.by(
+            "special", "in windows without special tokens|in others", has_special
+        )
         yield from self.by_call()
         yield self.by_batch()
         yield self.by_window()
@@ -200,7 +210,9 @@ class Sample:
             # per window.
             counts = np.bincount(self.windows)
             rounding = 0.5 / max(1, counts[counts > 0].mean())
-            effect = max(EFFECTS["selected"] * self.mean, rounding) ** 2 / self.mean_variance
+            effect = (
+                max(EFFECTS["selected"] * self.mean, rounding) ** 2 / self.mean_variance
+            )
         return self.correlated_parts("batch", self.windows, self.n_rows, effect)
 
     def by_window(self) -> Pair:
@@ -228,7 +240,9 @@ class Sample:
             f"{self.what} varies by ± {deviation:.1f} percentage points"
             f" from {circumstance} to {circumstance}"
         )
-        return Pair(self.outcome, circumstance, what, "", found, effect=effect, rises=True)
+        return Pair(
+            self.outcome, circumstance, what, "", found, effect=effect, rises=True
+        )
 
     def neighbors(self) -> Pair:
         """Whether the outcome happens next to where it happens: at each distance between tokens of

@@ -12,7 +12,9 @@ from auditing.masks.pairs import Pair
 from auditing.masks.table import Table, shifted
 from auditing.statistics import Array, Share
 
-Shares = tuple[float, float, float]  # of [MASK], random and unchanged among the selected positions
+Shares = tuple[
+    float, float, float
+]  # of [MASK], random and unchanged among the selected positions
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Recipe:
     rate: float | None = None
     shares: Shares = (0.8, 0.1, 0.1)
     unit: str = "token"  # or span, word, batch, id
-    depends: dict[str, list[str]] = field(default_factory=dict)  # the circumstances by outcome
+    depends: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # the circumstances by outcome
 
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -45,7 +49,9 @@ def recipe_named(name: str) -> Recipe:
     """
     key = name.lower()
     if key in REFUSED:
-        raise ValueError(f"{name} {REFUSED[key]}; `masks` audits masked language modeling")
+        raise ValueError(
+            f"{name} {REFUSED[key]}; `masks` audits masked language modeling"
+        )
     wanted = SYNONYMS.get(key, name).lower()
     for recipe in RECIPES:
         if recipe.name.lower() == wanted:
@@ -66,7 +72,9 @@ class Structure:
     def __init__(self, table: Table, pairs: list[Pair]):
         selected = table.selected
         totals = selected.sum((1, 2))
-        self.rate = Share(totals, table.eligible.sum((1, 2)))  # selected among ordinary tokens
+        self.rate = Share(
+            totals, table.eligible.sum((1, 2))
+        )  # selected among ordinary tokens
         # The shares of [MASK], random and unchanged tokens among the selected.
         kinds = (table.masked, table.randomized, table.kept)
         self.parts = [Share(kind.sum((1, 2)), totals) for kind in kinds]
@@ -75,7 +83,9 @@ class Structure:
         runs = selected & ~shifted(selected, 1, False)
         self.mean_run = float(selected.sum() / max(1, runs.sum()))
         self.counts = table.per_window(selected)  # [n_windows] labels per window
-        self.is_fixed = bool(self.counts.var() < 1e-9)  # every window has the same number of labels
+        self.is_fixed = bool(
+            self.counts.var() < 1e-9
+        )  # every window has the same number of labels
         # The variance of the counts if positions were independent.
         variance = self.rate.value * (1 - self.rate.value)
         self.independent_variance = variance * table.per_window(table.eligible).mean()
@@ -96,7 +106,9 @@ class Structure:
         sizes, chosen = self.words
         # The share of words of several tokens that are selected as a whole, among those of which
         # any token is selected.
-        self.whole_words = float((chosen == sizes)[chosen > 0].mean()) if chosen.any() else 0.0
+        self.whole_words = (
+            float((chosen == sizes)[chosen > 0].mean()) if chosen.any() else 0.0
+        )
         self.unit = "span" if self.is_clustered else "token"
         if self.whole_words > 0.5:
             self.unit = "word"

@@ -43,13 +43,17 @@ class Repeats:
         n_smaller = sizes.sum((1, 2))[np.stack([one, two])].min(0)
         returns &= related**2 * n_smaller > 36  # small calls are alike by chance
         self.returning = len(np.unique(two[returns])) / len(rows)  # their share
-        self.lag = int(np.bincount((two - one)[returns], minlength=1).argmax())  # usual distance
+        self.lag = int(
+            np.bincount((two - one)[returns], minlength=1).argmax()
+        )  # usual distance
 
     def _of_passes(self, main: Table, scores: Array) -> float:
         """The correlation of the first and the last pass over the places of the text."""
         passes = np.zeros((2, int(main.source.max()) + 1))
         for values, calls in zip(
-            passes, (slice(0, self.n_batches), slice(-self.n_batches, None)), strict=True
+            passes,
+            (slice(0, self.n_batches), slice(-self.n_batches, None)),
+            strict=True,
         ):
             source = main.source[calls]
             is_text = source >= 0
@@ -112,9 +116,13 @@ def check_generators(measured: Measured) -> Finding:
     for name, state in states[0].items():
         if all(other[name] == state for other in states):
             reset.append(name)
-    text = f"{', '.join(reset)}: the same state in all workers" if reset else "not seeded"
+    text = (
+        f"{', '.join(reset)}: the same state in all workers" if reset else "not seeded"
+    )
     bug = "global-seed-reset" if reset else None
-    return finding("global generators", text, "not seeded", f"{len(states)} workers", bug)
+    return finding(
+        "global generators", text, "not seeded", f"{len(states)} workers", bug
+    )
 
 
 def check_two_workers(measured: Measured, repeats: Repeats) -> Finding:
@@ -135,7 +143,9 @@ def check_two_workers(measured: Measured, repeats: Repeats) -> Finding:
 
 def check_same_seed(measured: Measured) -> Finding:
     """Whether workers with the same seed draw the same masks."""
-    one, two = ([call for calls in workers for call in calls] for workers in measured.workers)
+    one, two = (
+        [call for calls in workers for call in calls] for workers in measured.workers
+    )
     n_same = sum(is_equal(call, other) for call, other in zip(one, two, strict=True))
     bug = None if n_same == len(one) else "not-reproducible"
     evidence = f"{n_same} of {len(one)} calls"

@@ -13,9 +13,13 @@ from auditing.masks.tokens import KINDS
 from auditing.statistics import Array
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
-RARELY_SKIPPED = 1e-3  # below, tokens of a collator that seem to be left out may be misplaced
+RARELY_SKIPPED = (
+    1e-3  # below, tokens of a collator that seem to be left out may be misplaced
+)
 SURE_ROW = 16  # tokens of no example, from which a row is foreign
-HARMLESS = 0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
+HARMLESS = (
+    0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
+)
 MANY = 40  # expected count from which zero is not due to chance
 HINT = "If these ids are special, state --special."
 # Tensors of a batch that a model takes as its inputs. Others, such as a mask of the loss, may mark
@@ -24,7 +28,9 @@ ATTENTION = "attention_mask"
 MODEL_INPUTS = ("token_type_ids", "position_ids", "segment_ids", "decoder_input_ids")
 
 
-def never(name: str, wrong: Any, among: Any, what: str, bug: str, **fields: Any) -> Finding:
+def never(
+    name: str, wrong: Any, among: Any, what: str, bug: str, **fields: Any
+) -> Finding:
     """A finding about positions, or a count of them, that must not exist at all."""
     count = int(np.sum(wrong))
     total = int(np.sum(among))
@@ -47,7 +53,9 @@ def check_rules(measured: Measured) -> Iterator[Finding]:
 
     if labelled.any() and not changed.any():
         evidence = f"0 of {labelled.sum():,}"
-        yield finding("hidden positions", "none", "all selected", evidence, "nothing-hidden")
+        yield finding(
+            "hidden positions", "none", "all selected", evidence, "nothing-hidden"
+        )
     elif main.ignored is None:
         visible = ~changed & main.eligible
         bug = "labels-everywhere"
@@ -56,7 +64,9 @@ def check_rules(measured: Measured) -> Iterator[Finding]:
         evidence = f"{(changed & main.labelled).sum():,} of {changed.sum():,}"
         positions = "position" if abs(main.shift) == 1 else "positions"
         offset = f"{main.shift:+d} {positions} off"
-        yield finding("labels where selected", offset, "original ids", evidence, "labels-shifted")
+        yield finding(
+            "labels where selected", offset, "original ids", evidence, "labels-shifted"
+        )
     else:
         yield from check_labels(measured, labelled, changed)
 
@@ -75,12 +85,24 @@ def check_attention(table: Table) -> Iterator[Finding]:
     hidden = table.selected & table.changed
     text = table.real & ~hidden
     padding = ~spanned(table.real) & (table.originals == table.tokens.padding)
-    yield never("attention at masks", hidden & is_off, hidden, "hidden", "attention-hides-mask")
-    yield never("attention at text", text & is_off, text, "hidden", "attention-hides-text")
-    yield never("attention at padding", padding & ~is_off, padding, "seen", "attention-at-padding")
+    yield never(
+        "attention at masks", hidden & is_off, hidden, "hidden", "attention-hides-mask"
+    )
+    yield never(
+        "attention at text", text & is_off, text, "hidden", "attention-hides-text"
+    )
+    yield never(
+        "attention at padding",
+        padding & ~is_off,
+        padding,
+        "seen",
+        "attention-at-padding",
+    )
 
 
-def check_labels(measured: Measured, labelled: Array, changed: Array) -> Iterator[Finding]:
+def check_labels(
+    measured: Measured, labelled: Array, changed: Array
+) -> Iterator[Finding]:
     """Whether labels are the originals, at the selected positions and nowhere else, and none is at
     special tokens."""
     main = measured.main
@@ -101,8 +123,14 @@ def check_labels(measured: Measured, labelled: Array, changed: Array) -> Iterato
     yield never("wrong labels", wrong, tested, "wrong", why_wrong(measured, labelled))
     yield ignored_label(measured)
     missing = changed & ~main.labelled
-    bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"
-    yield never("changed without label", replaced & ~chosen, replaced, "of changes", bug)
+    bug = (
+        "left-truncated"
+        if all_on_one_side(missing, main.selected)
+        else "changed-without-label"
+    )
+    yield never(
+        "changed without label", replaced & ~chosen, replaced, "of changes", bug
+    )
     yield from check_special([main, *others])
 
 
@@ -113,14 +141,18 @@ def why_wrong(measured: Measured, labelled: Array) -> str:
         return "dtype-overflow"
     wrong = labelled & (main.labels != main.originals)
     are_inputs = (main.labels == main.inputs)[wrong]
-    return "labels-corrupted" if are_inputs.sum() > 0.9 * wrong.sum() else "labels-wrong"
+    return (
+        "labels-corrupted" if are_inputs.sum() > 0.9 * wrong.sum() else "labels-wrong"
+    )
 
 
 def check_special(tables: list[Table]) -> Iterator[Finding]:
     """Whether padding or special tokens are selected."""
     tokens = tables[0].tokens
     padding = [] if tokens.padding is None else [tokens.padding]
-    special = [id for id in tokens.special if id not in (tokens.padding, tokens.unknown)]
+    special = [
+        id for id in tokens.special if id not in (tokens.padding, tokens.unknown)
+    ]
 
     for name, bug, ids, is_real in (
         ("padding selected", "padding-labelled", padding, False),
@@ -129,7 +161,11 @@ def check_special(tables: list[Table]) -> Iterator[Finding]:
         n_touched = 0
         n_places = 0
         for table in tables:
-            places = np.isin(table.originals, ids) & (table.real == is_real) & table.is_output
+            places = (
+                np.isin(table.originals, ids)
+                & (table.real == is_real)
+                & table.is_output
+            )
             n_places += places.sum()
             n_touched += ((table.labelled | table.changed) & places).sum()
         yield never(name, n_touched, n_places, "of them", bug)
@@ -183,14 +219,20 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         n_calls = len(measured.answers)
         modified = [answer.is_modified for answer in measured.answers]
         reused = [answer.is_reused for answer in measured.answers]
-        yield never("argument modified", modified, n_calls, "of calls", "argument-modified")
+        yield never(
+            "argument modified", modified, n_calls, "of calls", "argument-modified"
+        )
         yield never("result overwritten", reused, n_calls, "by a call", "buffer-reused")
-    elif measured.n_passes == EPOCHS:  # of a loader; batches of a pipeline are not read twice
+    elif (
+        measured.n_passes == EPOCHS
+    ):  # of a loader; batches of a pipeline are not read twice
         yield from check_epochs(main)
     if kind != "loader":
         is_sure = kind != "collator" or main.skipped.mean() > RARELY_SKIPPED
         skipped = main.skipped & is_sure
-        yield never("tokens left out", skipped, main.is_output, "of them", "tokens-left-out")
+        yield never(
+            "tokens left out", skipped, main.is_output, "of them", "tokens-left-out"
+        )
     if kind == "collator":
         foreign = (main.source == -1) & np.isin(main.originals, main.tokens.ordinary)
         inside = foreign & shifted(foreign, 1, False) & shifted(foreign, 2, False)
@@ -203,7 +245,9 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         yield never("rows of other calls", strange, rows, "of rows", "foreign-rows")
     if measured.alone:
         usual = "masked as others are"
-        yield finding("a batch of one window", measured.alone, usual, "1 call", "one-window")
+        yield finding(
+            "a batch of one window", measured.alone, usual, "1 call", "one-window"
+        )
 
 
 def check_epochs(main: Table) -> Iterator[Finding]:
@@ -214,7 +258,9 @@ def check_epochs(main: Table) -> Iterator[Finding]:
     second = shown[half:].sum()
     bug = "argument-modified" if second > 2 * first + MANY else None
     counts = f"{first:,}, and {second:,} in the second epoch"
-    yield finding("[MASK] without a label", counts, "as many", f"{len(shown):,} batches", bug)
+    yield finding(
+        "[MASK] without a label", counts, "as many", f"{len(shown):,} batches", bug
+    )
 
     before, after = selected_twice(main)
     bug = None
@@ -262,7 +308,9 @@ def check_inputs(measured: Measured) -> Iterator[Finding]:
     unmasked = (counts == 0) & (expected > MANY)
     few = (counts > 0) & (counts < expected / 4)
     n_unmasked = unmasked.sum() if unmasked.sum() > few.sum() else 0
-    yield never("calls without masks", n_unmasked, len(counts), "of calls", "calls-unmasked")
+    yield never(
+        "calls without masks", n_unmasked, len(counts), "of calls", "calls-unmasked"
+    )
 
     drawn = main.inputs[main.randomized]
     special = np.isin(drawn, [id for id in tokens.special if id != main.mask])
@@ -277,7 +325,9 @@ def check_inputs(measured: Measured) -> Iterator[Finding]:
     if main.masked.any() and 0 <= (main.mask or 0) < tokens.n_tokens:
         evidence = f"{main.masked.sum():,} of {main.selected.sum():,}"
         wanted = "a special id" if tokens.mask == main.mask else f"id {tokens.mask}"
-        yield finding("mask token", f"id {main.mask}", wanted, evidence, wrong_mask(main))
+        yield finding(
+            "mask token", f"id {main.mask}", wanted, evidence, wrong_mask(main)
+        )
 
 
 def wrong_mask(main: Table) -> str | None:
@@ -327,11 +377,20 @@ def check_extras(measured: Measured) -> Iterator[Finding]:
             continue
         is_copy = part[hidden] == labels[hidden]
         if is_copy.mean() > 0.9 and part.max() > 1:
-            yield never(f"text in {name}", is_copy, hidden, "of hidden tokens", "text-in-batch")
+            yield never(
+                f"text in {name}", is_copy, hidden, "of hidden tokens", "text-in-batch"
+            )
         elif name != ATTENTION and tells(part, selected):
             verdict = Verdict.BROKEN if name in MODEL_INPUTS else Verdict.DIFFERS
             bug = "selection-in-batch"
-            yield never(f"selection in {name}", selected, selected, "marked", bug, verdict=verdict)
+            yield never(
+                f"selection in {name}",
+                selected,
+                selected,
+                "marked",
+                bug,
+                verdict=verdict,
+            )
 
 
 def tells(part: Array, selected: Array) -> bool:
@@ -356,7 +415,9 @@ def check_model_inputs(measured: Measured) -> Iterator[Finding]:
         if np.abs(related[0, 1:]).max() > 0.5:
             n_changed = np.count_nonzero(moves[0])
             what = "changed by masks"
-            yield never(f"masks in {name}", n_changed, moves.shape[1], what, "masks-in-inputs")
+            yield never(
+                f"masks in {name}", n_changed, moves.shape[1], what, "masks-in-inputs"
+            )
 
 
 def moves_of_input(measured: Measured, name: str) -> Array:
@@ -372,7 +433,9 @@ def moves_of_input(measured: Measured, name: str) -> Array:
         if has_both and np.array_equal(main.source[i], main.source[n + i]):
             rows, width = one.inputs.shape
             input = two.columns[name].astype(float) - one.columns[name]
-            masks = (main.selected[n + i].astype(float) - main.selected[i])[:rows, :width]
+            masks = (main.selected[n + i].astype(float) - main.selected[i])[
+                :rows, :width
+            ]
             moves.append(np.stack([input, masks, masks.cumsum(1)]).reshape(3, -1))
 
     return np.concatenate(moves[1:] or moves, axis=1)

@@ -21,7 +21,9 @@ EVERYWHERE = 0.9
 # None: padding.
 FILLS: dict[str, Any] = dict.fromkeys(("originals", "inputs", "labels"))
 FILLS |= {"real": False, "source": -2, "skipped": False, "words": -1, "attention": 0}
-MARGIN = slice(4, -4)  # positions for which a shift of two moves no value around the end
+MARGIN = slice(
+    4, -4
+)  # positions for which a shift of two moves no value around the end
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,12 @@ class Table:
     skipped: Array  # bool: a token of the text is missing before this one
     words: Array | None = None
     attention: Array | None = None
-    mask: int | None = None  # the id that the target uses as [MASK]: that of most changed positions
-    ignored: int | None = None  # the label of unselected positions; None: all have other labels
+    mask: int | None = (
+        None  # the id that the target uses as [MASK]: that of most changed positions
+    )
+    ignored: int | None = (
+        None  # the label of unselected positions; None: all have other labels
+    )
     shift: int = 0  # the labels are so many positions to the right of their characters
 
     @cached_property
@@ -112,8 +118,12 @@ class Table:
         """How often the token is in its call, in quarters of the mean over the call's tokens, 8 at
         most."""
         counts = np.zeros(self.originals.shape, dtype=int)
-        for one, ids, eligible in zip(counts, self.originals, self.eligible, strict=True):
-            _, inverse, sizes = np.unique(ids[eligible], return_inverse=True, return_counts=True)
+        for one, ids, eligible in zip(
+            counts, self.originals, self.eligible, strict=True
+        ):
+            _, inverse, sizes = np.unique(
+                ids[eligible], return_inverse=True, return_counts=True
+            )
             one[eligible] = sizes[inverse]
         n_eligible = self.eligible.sum((1, 2), keepdims=True)
         means = counts.sum((1, 2), keepdims=True) / np.maximum(1, n_eligible)
@@ -139,7 +149,9 @@ class Table:
         changed = self.changed & self.eligible
         used = most_frequent(self.inputs[changed], 0.5)
         mask = self.tokens.mask if used is None else used
-        tokens = self.tokens if self.tokens.mask is not None else self.tokens.with_mask(mask)
+        tokens = (
+            self.tokens if self.tokens.mask is not None else self.tokens.with_mask(mask)
+        )
         unchanged = ~self.changed & self.eligible
         labels = self.labels[unchanged]
         if (labels == self.originals[unchanged]).mean() > EVERYWHERE:
@@ -151,7 +163,9 @@ class Table:
     def _refuse_marks(self) -> None:
         labels = self.labels[self.eligible]
         changed = self.changed[self.eligible]
-        are_marks = self.tokens.n_tokens > 2 and changed.any() and np.isin(labels, (0, 1)).all()
+        are_marks = (
+            self.tokens.n_tokens > 2 and changed.any() and np.isin(labels, (0, 1)).all()
+        )
         if are_marks and (labels == changed).mean() > 0.99:
             raise TargetError(
                 "labels are 1 where a token is replaced and 0 elsewhere, as for ELECTRA's"
@@ -171,7 +185,9 @@ def shift_of(table: Table, changed: Array, ignored: int) -> int:
         """With labels moved back: the share of changed positions that have one, and of labels that
         are the original."""
         moved = (np.roll(labelled, -shift, axis=2) & table.eligible)[..., MARGIN]
-        is_right = (np.roll(table.labels, -shift, axis=2) == table.originals)[..., MARGIN]
+        is_right = (np.roll(table.labels, -shift, axis=2) == table.originals)[
+            ..., MARGIN
+        ]
         return mean_of(moved[where]), mean_of(is_right[moved])
 
     fits = {0: fit(0)}
@@ -247,7 +263,9 @@ def aligned(
     width = text.ids.shape[1]
     padding = tokens.padding
     known = tokens.known(answer.inputs, answer.labels)
-    added = [id for id in tokens.special if id not in (tokens.mask, tokens.unknown, padding)]
+    added = [
+        id for id in tokens.special if id not in (tokens.mask, tokens.unknown, padding)
+    ]
     places = sources(text.ids[rows], text.real[rows], answer.inputs, known, gram, added)
     if padding is not None:
         # A text that was cut ends in padding; an added token may take the place of padding.

@@ -20,11 +20,21 @@ from auditing.statistics import Array
 INPUT_KEYS = ("input_ids", "inputs", "input", "x", "src", "tokens", 0)
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels")
 LABEL_KEYS += ("targets", "target", "y", "tgt", 1)
-PLAIN = ("tensor", "array", "lists")  # kinds of targets whose argument is `[batch, width]` itself
+PLAIN = (
+    "tensor",
+    "array",
+    "lists",
+)  # kinds of targets whose argument is `[batch, width]` itself
 ARRAYS = (list, torch.Tensor, np.ndarray)
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
-EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
+EXAMPLE_KEYS = (
+    COMMON,
+    (*COMMON, "offset_mapping"),
+    (*COMMON, "word_ids"),
+    COMMON[:2],
+    COMMON[:1],
+)
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,14 @@ class Target:
         argument = self.argument(text, rows, tokens)
         # The caller's own tensors or lists, whatever the target does to the dict around them.
         examples = argument if self.kind == "collator" else [argument]
-        held = [each["input_ids"] if isinstance(each, Mapping) else each for each in examples]
+        held = [
+            each["input_ids"] if isinstance(each, Mapping) else each
+            for each in examples
+        ]
         before = [matrix(ids).copy() for ids in held]
-        call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
+        call = (
+            f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
+        )
         process = os.getpid()
 
         try:
@@ -52,7 +67,9 @@ class Target:
         except Exception as error:
             raise TargetError(f"{call}, the target raised {raised(error)}") from error
         finally:
-            if os.getpid() != process:  # a child that the target forked: it must not go on
+            if (
+                os.getpid() != process
+            ):  # a child that the target forked: it must not go on
                 os._exit(0)
 
         is_modified = any_differs(zip(held, before, strict=True))
@@ -65,7 +82,9 @@ class Target:
             if isinstance(part, torch.Tensor | np.ndarray):
                 self.last.append((part, matrix(part).copy()))
 
-        return replace(answer, extras=answer.columns, is_modified=is_modified, is_reused=is_reused)
+        return replace(
+            answer, extras=answer.columns, is_modified=is_modified, is_reused=is_reused
+        )
 
     def argument(self, text: Text, rows: Array, tokens: TokenIds) -> Any:
         """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by
@@ -90,12 +109,17 @@ class Target:
             columns["word_ids"] = text.words[rows]
         present = {key: columns[key] for key in self.keys if key in columns}
         if self.kind == "dict":
-            return {key: torch.tensor(column, device="cpu") for key, column in present.items()}
+            return {
+                key: torch.tensor(column, device="cpu")
+                for key, column in present.items()
+            }
         if len(self.keys) > len(COMMON):  # collators pad neither offsets nor words
             real = np.ones_like(real)
         examples = []
         for i in range(len(rows)):
-            examples.append({key: column[i][real[i]].tolist() for key, column in present.items()})
+            examples.append(
+                {key: column[i][real[i]].tolist() for key, column in present.items()}
+            )
         return examples
 
 
@@ -136,7 +160,9 @@ def parts_of(batch: Any) -> tuple[dict[Any, Any], Any, Any]:
     return parts, inputs, labels
 
 
-def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> Masked:
+def read(
+    returned: Any, shape: tuple[int, int] | None, padding: int, line: str
+) -> Masked:
     """The arrays that a target returned. `shape` is the shape that inputs must have, None for any.
     The message of a TargetError begins with `line`."""
     parts, key_of_inputs, key_of_labels = parts_of(returned)
@@ -144,7 +170,11 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
         missing = "input_ids" if key_of_inputs is None else "labels"
         if isinstance(returned, Mapping):
             raise TargetError(f"{line}, which lacks {missing}")
-        wanted = "the two tensors (inputs, labels)" if shape else "a dict with input_ids and labels"
+        wanted = (
+            "the two tensors (inputs, labels)"
+            if shape
+            else "a dict with input_ids and labels"
+        )
         raise TargetError(f"{line} instead of {wanted}")
 
     for name, key in (("inputs", key_of_inputs), ("labels", key_of_labels)):
@@ -166,7 +196,9 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
     return Masked(inputs.astype(np.int64), labels.astype(np.int64), extras, dtype)
 
 
-def ids_of(part: Any, shape: tuple[int, ...] | None, fill: int, line: str, name: str) -> Array:
+def ids_of(
+    part: Any, shape: tuple[int, ...] | None, fill: int, line: str, name: str
+) -> Array:
     """Inputs or labels as an array of integers. Raises TargetError if they are of another form."""
     if not isinstance(part, ARRAYS):
         raise TargetError(f"{line}: {name} is not a tensor")

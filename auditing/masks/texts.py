@@ -12,7 +12,12 @@ from auditing.statistics import Array
 SHORTEST = 8  # tokens of a window with a special token inside
 LONGEST_WORD = 3  # in pieces of the vocabulary, joined
 N_WORDS = 4_000  # different words of a text for a tokenizer
-PREFIXES = ("##", "\u0120", "\u2581", "@@")  # of WordPiece, byte-level BPE and SentencePiece
+PREFIXES = (
+    "##",
+    "\u0120",
+    "\u2581",
+    "@@",
+)  # of WordPiece, byte-level BPE and SentencePiece
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,9 @@ class Text:
     ids: Array  # [n_windows, width] int64
     real: Array  # [n_windows, width] bool: not padding
     words: Array | None = None  # [n_windows, width]
-    offsets: Array | None = None  # [n_windows, width, 2] begin and end of each token in its text
+    offsets: Array | None = (
+        None  # [n_windows, width, 2] begin and end of each token in its text
+    )
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,14 @@ class Masked:
     def columns(self) -> dict[str, Array]:
         """The extras in the shape of the inputs."""
         shape = self.inputs.shape
-        return {name: array for name, array in self.extras.items() if array.shape == shape}
+        return {
+            name: array for name, array in self.extras.items() if array.shape == shape
+        }
 
 
-def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> Array:
+def lengths_of(
+    n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator
+) -> Array:
     """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is
     full."""
     lengths = rng.integers(3 if is_ragged else width, width + 1, n_windows)
@@ -59,7 +70,9 @@ def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Gener
     return lengths
 
 
-def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
+def abstract_text(
+    tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int
+) -> Text:
     """Ordinary ids, independent and equally likely. Every other window begins and ends with special
     tokens, and every fourth has another one inside, unless it is short, so that sparing the edges
     is not sparing special tokens."""
@@ -118,7 +131,9 @@ def tokenized_text(
             offsets[rows, columns] = encoded["offset_mapping"]
             for i, row in enumerate(rows):
                 numbers = encoded.word_ids(i)
-                word_of[row, columns] = [-1 if word is None else word for word in numbers]
+                word_of[row, columns] = [
+                    -1 if word is None else word for word in numbers
+                ]
 
     if not is_fast:
         return Text(ids, real)
@@ -141,7 +156,9 @@ def words_of_one_token(word_of: Array) -> Array:
     return (middle >= 0) & (middle != word_of[:, :-2]) & (middle != word_of[:, 2:])
 
 
-def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:
+def random_words(
+    tokenizer: Any, tokens: TokenIds, rng: np.random.Generator
+) -> list[str]:
     """Words of one to three pieces of the vocabulary, only letters, that the tokenizer does not map
     to [UNK]."""
     pieces = []

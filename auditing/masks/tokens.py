@@ -72,7 +72,9 @@ class MaskOptions:
     ignored: int | None = None  # the label of positions that the loss skips
     rate: float | None = None  # the share of ordinary tokens that is selected
     recipe: str | None = None
-    workers: int = 2  # DataLoader workers; 0: the target is only called in the training process
+    workers: int = (
+        2  # DataLoader workers; 0: the target is only called in the training process
+    )
     seed: int = 0
 
 
@@ -84,7 +86,9 @@ class TokenIds:
     mask: int | None
     padding: int | None
     special: tuple[int, ...]  # all special ids, with mask and padding, ascending
-    edges: tuple[int, int] | None  # the first and last token of a window, such as [CLS] and [SEP]
+    edges: (
+        tuple[int, int] | None
+    )  # the first and last token of a window, such as [CLS] and [SEP]
     unknown: int | None = None
     ignored: int | None = None  # as stated
 
@@ -140,9 +144,13 @@ def attribute(target: Any, names: Iterable[str]) -> Any:
 def number(target: Any, what: str, kind: type = int) -> Any:
     """Such an attribute if it is a number: an integer id, or a share as float."""
     value = attribute(target, NAMES[what])
-    if hasattr(value, "item") and np.asarray(value).size == 1:  # a tensor or a NumPy number
+    if (
+        hasattr(value, "item") and np.asarray(value).size == 1
+    ):  # a tensor or a NumPy number
         value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+    if isinstance(value, bool) or not isinstance(
+        value, int if kind is int else int | float
+    ):
         return None
     return kind(value)
 
@@ -181,7 +189,9 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     edges = (others[0], others[min(1, len(others) - 1)]) if others else None
     every = (*special, mask, padding, unknown)
     known = {id for id in every if id is not None and 0 <= id < n_tokens}
-    return TokenIds(n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored)
+    return TokenIds(
+        n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored
+    )
 
 
 def stated_special(target: Any) -> list[int]:
@@ -204,7 +214,9 @@ class Facts:
         self.tokens = tokens
         self.n_workers = 0  # of a loader
         self.ignored: int | None = None  # the label that the model of a Trainer ignores
-        self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
+        self.name = getattr(
+            target, "__name__", type(target).__name__
+        )  # of the function or class
         self.rate = number(target, "rate", float)
         masked = number(target, "masked", float)
         random = number(target, "random", float)

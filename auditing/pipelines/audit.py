@@ -9,7 +9,12 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.findings import Finding, Verdict, finding
 from auditing.masks.texts import Masked
-from auditing.pipelines.batches import check_others, check_rebuilt, check_table, table_of
+from auditing.pipelines.batches import (
+    check_others,
+    check_rebuilt,
+    check_table,
+    table_of,
+)
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
 from auditing.pipelines.references import Play, check_losses
 from auditing.pipelines.target_batch import Array, Call
@@ -21,13 +26,19 @@ N_TEXT, N_CHECKED = (
     16_384,
 )  # characters of the training text and of the batches that are checked
 MIN_SCORED = 100  # hidden positions; with fewer, the training batches are measured
-SHAKEN = 0.02  # the standard deviation of noise on the weights for checks without training
+SHAKEN = (
+    0.02  # the standard deviation of noise on the weights for checks without training
+)
 LONGEST_CALL = 1.0  # seconds of training at once, far below any limit of a call
 LEFT_OUT = 0.5  # the share of weight tensors that a pipeline may leave as they are
 
 
 def audit_pipeline(
-    target: str, minutes: float, seed: int, seconds: float, announce: Callable[[str], None]
+    target: str,
+    minutes: float,
+    seed: int,
+    seconds: float,
+    announce: Callable[[str], None],
 ) -> Report:
     """Audit the target in a process of its own, within some minutes. Raises TargetError if that is
     not possible."""
@@ -37,7 +48,12 @@ def audit_pipeline(
 
 
 def audit_with(
-    call: Call, target: str, play: Play, end: float, seed: int, announce: Callable[[str], None]
+    call: Call,
+    target: str,
+    play: Play,
+    end: float,
+    seed: int,
+    announce: Callable[[str], None],
 ) -> Report:
     """The audit until `end` (monotonic), of a pipeline whose functions `call` reaches."""
     facts = call("make_model", play.training, play.tokens.characters, seed)
@@ -45,7 +61,9 @@ def audit_with(
     wrong = [each for each in findings if each.verdict != Verdict.OK]
     for each in wrong:
         announce(each.line())
-    announce(f"{len(findings)} checks without training, {len(findings) - len(wrong)} of them ok")
+    announce(
+        f"{len(findings)} checks without training, {len(findings) - len(wrong)} of them ok"
+    )
     if not measured.table.masked.any():
         if any(each.verdict == Verdict.BROKEN for each in wrong):
             return Report(
@@ -65,27 +83,45 @@ def audit_with(
     findings.append(_check_training(losses, *call("unchanged")))
     if np.isfinite(losses[-1]):
         leaks = [
-            each.bug for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))
+            each.bug
+            for each in wrong
+            if each.bug and each.bug.startswith(("leak", "attends"))
         ]
-        findings += check_losses(measured.losses(), references, measured.table, *leaks[:1])
+        findings += check_losses(
+            measured.losses(), references, measured.table, *leaks[:1]
+        )
 
     title = "Pipeline {0}: {model}, {n_weights:,} weights, {optimizer}; trained on the play for {1:,} steps"
-    exact = ", ".join(f"{name} {values.mean():.3f}" for name, values in references.items())
+    exact = ", ".join(
+        f"{name} {values.mean():.3f}" for name, values in references.items()
+    )
     summary = f"Exact losses at [MASK], in nats per character: {exact}. {counts_of(findings)}."
     return Report(title.format(target, len(losses), **facts), findings, summary)
 
 
-def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding], Predictions]:
+def _without_training(
+    call: Call, play: Play, seed: int
+) -> tuple[list[Finding], Predictions]:
     """All findings that need no training, and the predictions to measure after it."""
     call("shake", SHAKEN)
     findings = list[Finding]()
     every = list[Predictions]()
 
-    for which, text in (("training", play.training[:N_TEXT]), ("evaluation", play.validation)):
+    for which, text in (
+        ("training", play.training[:N_TEXT]),
+        ("evaluation", play.validation),
+    ):
 
-        def build(name: str, text: Array, is_training: bool = which == "training") -> list[Masked]:
+        def build(
+            name: str, text: Array, is_training: bool = which == "training"
+        ) -> list[Masked]:
             return call(
-                "make_batches", name, text, is_training, N_CHECKED, seed + (not is_training)
+                "make_batches",
+                name,
+                text,
+                is_training,
+                N_CHECKED,
+                seed + (not is_training),
             )
 
         batches = build(which, text)
@@ -116,7 +152,9 @@ def _train(call: Call, measured: Predictions, end: float) -> list[float]:
     return losses
 
 
-def _check_training(losses: Sequence[float], unchanged: Sequence[str], n_weights: int) -> Finding:
+def _check_training(
+    losses: Sequence[float], unchanged: Sequence[str], n_weights: int
+) -> Finding:
     """Are all losses numbers, and do the weights change?"""
     bug = (
         "weights-unchanged"
@@ -131,7 +169,14 @@ def _check_training(losses: Sequence[float], unchanged: Sequence[str], n_weights
         bug = "not-finite"
         is_broken = True
     found = f"loss {losses[-1]:.3f}, {len(unchanged)} of {n_weights} tensors unchanged{some}"
-    fields = {"verdict": Verdict.BROKEN if is_broken else Verdict.DIFFERS} if bug else {}
+    fields = (
+        {"verdict": Verdict.BROKEN if is_broken else Verdict.DIFFERS} if bug else {}
+    )
     return finding(
-        "training", found, "a finite loss, 0 unchanged", f"{len(losses):,} steps", bug, **fields
+        "training",
+        found,
+        "a finite loss, 0 unchanged",
+        f"{len(losses):,} steps",
+        bug,
+        **fields,
     )

@@ -24,7 +24,9 @@ from auditing.pipelines.target_batch import Array, Tokens
 Build = Callable[[str, Array], Sequence[Masked]]  # batches of a text, kept under a name
 GRAM = 12  # characters in a row that tell where a piece of text is from
 FOUND = 0.5  # the share of visible characters that must be found in the text
-ALLOWED = "special-as-replacement"  # a share that is due to the audit's own small vocabulary
+ALLOWED = (
+    "special-as-replacement"  # a share that is due to the audit's own small vocabulary
+)
 
 
 def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
@@ -32,7 +34,10 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     Raises TargetError if they show no such text."""
     whole = Text(text[None], np.ones((1, len(text)), dtype=bool))
     row = np.zeros(1, dtype=int)
-    calls = [aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM) for batch in batches]
+    calls = [
+        aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM)
+        for batch in batches
+    ]
     table = stacked(calls, tokens.ids)
     visible = (table.inputs >= 0) & (table.inputs < tokens.n_ordinary) & table.is_output
     agrees = (table.source >= 0) & ~table.changed
@@ -74,7 +79,9 @@ def check_table(
     facts = Facts(None, "loader", table.tokens)  # nothing is stated
     answers = [answer_of(batch, tokens) for batch in batches]
     measured = Measured(options, facts, table, answers, {})
-    findings = without_consequences([each for each in check_rules(measured) if each.bug != ALLOWED])
+    findings = without_consequences(
+        [each for each in check_rules(measured) if each.bug != ALLOWED]
+    )
     if not table.selected.any():
         findings += check_empty(measured, np.zeros(1))
     return [replace(each, name=f"{which}: {each.name}") for each in findings]
@@ -93,7 +100,9 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
     random = np.random.Generator(np.random.PCG64(0))
 
     for is_of_kind in (str.islower, str.isupper) if letters else (str,):
-        ids = [i for i, character in enumerate(tokens.characters) if is_of_kind(character)]
+        ids = [
+            i for i, character in enumerate(tokens.characters) if is_of_kind(character)
+        ]
         chosen = hidden_only[np.isin(text[hidden_only], ids)]
         other[chosen] = random.choice(text[np.isin(text, ids)], len(chosen))
 
@@ -126,7 +135,9 @@ def check_rebuilt(
     return finding(name, usual, usual, evidence), after
 
 
-def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Tokens) -> str | None:
+def leak_of(
+    before: Table, batches: Sequence[Masked], text: Array, tokens: Tokens
+) -> str | None:
     """The leak by which batches of an altered text differ from those before. A piece of text may
     occur twice, so a character may change that is not a replacement before or after."""
     after = table_of(batches, text, tokens)
@@ -136,8 +147,12 @@ def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Token
         return "leak-length"
     if ((x == tokens.padding).sum(2) != (y == tokens.padding).sum(2)).any():
         return "leak-length"
-    masks_differ = (before.labelled != after.labelled) | ((x == tokens.mask) != (y == tokens.mask))
-    is_replacement = (before.changed & before.eligible) | (after.changed & after.eligible)
+    masks_differ = (before.labelled != after.labelled) | (
+        (x == tokens.mask) != (y == tokens.mask)
+    )
+    is_replacement = (before.changed & before.eligible) | (
+        after.changed & after.eligible
+    )
     changed = (x != y) & is_replacement
     if not changed.any() and not masks_differ.any():
         return None
@@ -163,12 +178,16 @@ def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Find
         verdict = Verdict.BROKEN if is_used else Verdict.DIFFERS
         name = f"{predictions.name}: {key} rebuilt"
         text = f"it depends on hidden characters, and {moves(moved)}"
-        findings.append(finding(name, text, "no change", "exact", "leak-target", verdict=verdict))
+        findings.append(
+            finding(name, text, "no change", "exact", "leak-target", verdict=verdict)
+        )
 
     return findings
 
 
-def first_difference(before: Sequence[Masked], after: Sequence[Masked], key: str) -> int | None:
+def first_difference(
+    before: Sequence[Masked], after: Sequence[Masked], key: str
+) -> int | None:
     """The number of the first batch in which a tensor differs beside equal inputs."""
     for i, (one, two) in enumerate(zip(before, after, strict=False)):
         if differ(one, two, key) and not differ(one, two, "inputs"):

@@ -27,7 +27,11 @@ from auditing.masks.texts import Masked
 from auditing.pipelines.target_batch import Array, Tokens, changed, read_batch
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
-LEARNING_RATE, WARMUP_STEPS, MAX_NORM = 1e-3, 100, 1.0  # of the audit's optimizer, and its clipping
+LEARNING_RATE, WARMUP_STEPS, MAX_NORM = (
+    1e-3,
+    100,
+    1.0,
+)  # of the audit's optimizer, and its clipping
 
 
 class Service:
@@ -35,7 +39,9 @@ class Service:
 
     def __init__(self, target: Any):
         """Raises TargetError if the target lacks one of the three functions."""
-        missing = [name for name in REQUIRED if not callable(getattr(target, name, None))]
+        missing = [
+            name for name in REQUIRED if not callable(getattr(target, name, None))
+        ]
         if missing:
             raise TargetError(
                 f"the target has no function {missing[0]}: it needs {', '.join(REQUIRED)}"
@@ -45,7 +51,9 @@ class Service:
 
     def make_model(self, text: Array, characters: str, seed: int) -> dict[str, Any]:
         """Make the model, to be trained on a text as ids `[n]`. Returns facts about it."""
-        self.tokens = Tokens(characters, bool(getattr(self.target, "SPECIAL_FIRST", False)))
+        self.tokens = Tokens(
+            characters, bool(getattr(self.target, "SPECIAL_FIRST", False))
+        )
         torch.manual_seed(seed)
         made = self._called("make_model", self.tokens)
         self.model, given = (
@@ -56,15 +64,22 @@ class Service:
                 f"make_model returned {describe(made)}: it must return a module, or (module, optimizer)"
             )
 
-        trainable = [weight for weight in self.model.parameters() if weight.requires_grad]
+        trainable = [
+            weight for weight in self.model.parameters() if weight.requires_grad
+        ]
         self.is_ours = given is None
         self.optimizer: Any = (
-            torch.optim.AdamW(trainable, LEARNING_RATE) if self.is_ours and trainable else given
+            torch.optim.AdamW(trainable, LEARNING_RATE)
+            if self.is_ours and trainable
+            else given
         )
         self.before = {
-            name: weight.detach().clone() for name, weight in self.model.named_parameters()
+            name: weight.detach().clone()
+            for name, weight in self.model.named_parameters()
         }
-        seeds = itertools.count(seed)  # the iterable is made again, with another seed, when it ends
+        seeds = itertools.count(
+            seed
+        )  # the iterable is made again, with another seed, when it ends
         self.stream = (batch for i in seeds for batch in self._batches(text, i, True))
         self.n_steps = 0
         return {
@@ -117,21 +132,25 @@ class Service:
                 self._step(loss)
         return losses
 
-    def measure(self, name: str, index: int, changes: Mapping[str, Array]) -> tuple[float, Array]:
+    def measure(
+        self, name: str, index: int, changes: Mapping[str, Array]
+    ) -> tuple[float, Array]:
         """The loss and logits of a kept batch with other values for some of its tensors."""
         self.model.eval()
         with torch.no_grad():
             loss, logits = self._loss_and_logits(
                 changed(self.kept[name][index], changes, self.tokens)
             )
-        return loss.item(), matrix(logits)[..., self.tokens.of_audit(np.arange(logits.shape[-1]))]
+        return loss.item(), matrix(logits)[
+            ..., self.tokens.of_audit(np.arange(logits.shape[-1]))
+        ]
 
     def unchanged(self) -> tuple[list[str], int]:
         """The names of the weights that training has not changed, and the number of all."""
         weights = self.model.named_parameters()
-        return [name for name, weight in weights if torch.equal(weight, self.before[name])], len(
-            self.before
-        )
+        return [
+            name for name, weight in weights if torch.equal(weight, self.before[name])
+        ], len(self.before)
 
     def _step(self, loss: Tensor) -> None:
         self.n_steps += 1
@@ -163,16 +182,16 @@ class Service:
         shape = np.shape(parts[x])
         n_tokens = self.tokens.n_tokens
         match output:
-            case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:
+            case (Tensor() as loss, Tensor() as logits) if (
+                loss.numel() == 1 and logits.dim() > 1
+            ):
                 if logits.shape[-1] >= n_tokens and (
                     logits.dim() == 2 or logits.shape[:-1] == shape
                 ):
                     return loss, logits
 
         call = f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}"
-        wanted = (
-            f"(loss, logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"
-        )
+        wanted = f"(loss, logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"
         raise TargetError(f"{call}: it must return {wanted}")
 
     def _called(self, name: str, *arguments: Any) -> Any:

@@ -26,17 +26,25 @@ class MeasuredLoss:
     ignored: int | None  # the label of all other positions
     are_probabilities: bool = False  # whether the "logits" were
 
-    def mean(self, log_probs: Array | None = None, labelled: Array | None = None) -> float:
+    def mean(
+        self, log_probs: Array | None = None, labelled: Array | None = None
+    ) -> float:
         """The right number, the mean over labelled positions in nats, or that of other logits or
         labels."""
-        losses = losses_of(self.log_probs if log_probs is None else log_probs, self.labels)
+        losses = losses_of(
+            self.log_probs if log_probs is None else log_probs, self.labels
+        )
         return mean_of(losses[self.labelled if labelled is None else labelled])
 
 
 def are_probabilities(logits: Array) -> bool:
     """Whether the rows of "logits" are probabilities; rows of nan are left out."""
     rows = logits[np.isfinite(logits).all(-1)]
-    return bool(len(rows) and rows.min() >= 0 and np.abs(rows.sum(-1) - 1).max() < PROBABILITY_SUM)
+    return bool(
+        len(rows)
+        and rows.min() >= 0
+        and np.abs(rows.sum(-1) - 1).max() < PROBABILITY_SUM
+    )
 
 
 def log_softmax(logits: Array) -> Array:
@@ -48,7 +56,9 @@ def log_softmax(logits: Array) -> Array:
 def losses_of(log_probs: Array, targets: Array) -> Array:
     """-log P(target), `[batch, seq_len]`; nan for targets outside the logits."""
     valid = (targets >= 0) & (targets < log_probs.shape[-1])
-    picked = np.take_along_axis(log_probs, np.where(valid, targets, 0)[..., None], axis=-1)[..., 0]
+    picked = np.take_along_axis(
+        log_probs, np.where(valid, targets, 0)[..., None], axis=-1
+    )[..., 0]
     return np.where(valid, -picked, np.nan)
 
 
@@ -57,7 +67,9 @@ def mean_of(values: Array) -> float:
     return float(values.mean()) if values.size else np.nan
 
 
-def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tuple[str, str]:
+def name_of(
+    measured: Sequence[MeasuredLoss], characters: Sequence[str]
+) -> tuple[str, str]:
     """The known number that the loss equals each time, and its bug, "" if it is right;
     "unknown-loss" if none.
 
@@ -77,7 +89,9 @@ def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tupl
     return "none of the usual means", "unknown-loss"
 
 
-def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str, str], float]:
+def known_numbers(
+    m: MeasuredLoss, characters: Sequence[str]
+) -> dict[tuple[str, str], float]:
     """The value of every number, by its description and its bug; the right one first."""
     mean = m.mean()
     total = mean * m.labelled.sum()
@@ -92,7 +106,9 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
     numbers |= misaligned(m)
     for i, name in enumerate(characters):
         what = f"the mean without the labels {name!r} (id {i})"
-        numbers[what, "wrong-ignored-label"] = m.mean(labelled=m.labelled & (m.labels != i))
+        numbers[what, "wrong-ignored-label"] = m.mean(
+            labelled=m.labelled & (m.labels != i)
+        )
 
     divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
     what = f"the sum over labelled positions, divided by {divisor}"
@@ -106,7 +122,9 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
     return {key: float(value) for key, value in numbers.items()}
 
 
-def wrong_means(m: MeasuredLoss, losses: Array, total: float) -> dict[tuple[str, str], float]:
+def wrong_means(
+    m: MeasuredLoss, losses: Array, total: float
+) -> dict[tuple[str, str], float]:
     """Means over other positions, or of other sums."""
     bug = "wrong-mean"
     ignored = -1 if m.ignored is None else m.ignored
@@ -120,9 +138,12 @@ def wrong_means(m: MeasuredLoss, losses: Array, total: float) -> dict[tuple[str,
 
     return {
         ("the sum over labelled positions, not their mean", bug): total,
-        ("the sum divided by all positions, labelled or not", bug): total / m.labels.size,
+        ("the sum divided by all positions, labelled or not", bug): total
+        / m.labels.size,
         ("the sum divided by the number of windows", bug): total / len(m.labels),
-        ("the mean over windows of their means", "mean-of-means"): mean_of(np.array(windows)),
+        ("the mean over windows of their means", "mean-of-means"): mean_of(
+            np.array(windows)
+        ),
         ("the mean over all positions, visible ones included", bug): mean_of(visible),
         (
             "a mean that counts the ignored label as a character",
@@ -137,7 +158,9 @@ def wrong_probabilities(m: MeasuredLoss, losses: Array) -> dict[tuple[str, str],
     probabilities = np.exp(-losses[m.labelled])
     without_logarithm = "minus the mean probability, without the logarithm"
     return {
-        ("the mean of a softmax of the softmax", "softmax-twice"): m.mean(softmax_of_softmax),
+        ("the mean of a softmax of the softmax", "softmax-twice"): m.mean(
+            softmax_of_softmax
+        ),
         (without_logarithm, "no-logarithm"): -mean_of(probabilities),
     }
 
@@ -153,7 +176,11 @@ def misaligned(m: MeasuredLoss) -> dict[tuple[str, str], float]:
     transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
     swapped = "the mean for logits [seq_len, batch] and labels [batch, seq_len]"
     return {
-        ("the mean for logits and the next position's label", bug): m.mean(of_last, not_first),
-        ("the mean for logits and the last position's label", bug): m.mean(of_next, not_last),
+        ("the mean for logits and the next position's label", bug): m.mean(
+            of_last, not_first
+        ),
+        ("the mean for logits and the last position's label", bug): m.mean(
+            of_next, not_last
+        ),
         (swapped, bug): m.mean(transposed),
     }

@@ -39,13 +39,17 @@ class Automaton:
         self.successors = stored["successors"].astype(int)
         self.probabilities = stored["probabilities"]
         id_of = {character: id for id, character in enumerate(self.alphabet)}
-        self.char_of_state = torch.tensor([id_of[character] for character in self.characters])
+        self.char_of_state = torch.tensor(
+            [id_of[character] for character in self.characters]
+        )
 
     def write(self, length: int, seed: int = SEED) -> Array:
         """The ids of a text of `length` characters that begins in state 0."""
         ends = self.n_successors.cumsum()[:-1]
         successors = [each.tolist() for each in np.split(self.successors, ends)]
-        cumulative = [each.cumsum()[:-1].tolist() for each in np.split(self.probabilities, ends)]
+        cumulative = [
+            each.cumsum()[:-1].tolist() for each in np.split(self.probabilities, ends)
+        ]
         draws = np.random.Generator(np.random.PCG64(seed)).random(length).tolist()
         states = []
         state = 0
@@ -86,7 +90,9 @@ class Automaton:
         identity = torch.eye(self.n_chars, dtype=torch.float64)
         visible = (1 - misprint_prob) * identity + misprint_prob / self.n_chars
         hidden = torch.ones(1, self.n_chars, dtype=torch.float64)
-        given = torch.cat([visible, hidden])  # P(shown | true character), up to a factor
+        given = torch.cat(
+            [visible, hidden]
+        )  # P(shown | true character), up to a factor
         parts = []
         for start in range(0, len(shown), WINDOWS_AT_ONCE):
             some = slice(start, start + WINDOWS_AT_ONCE)
@@ -99,7 +105,9 @@ class Automaton:
         """The posteriors of some windows, up to a factor."""
         n_windows, seq_len = shown.shape
         forward = self._forward(shown, wanted, given)
-        future = torch.ones(self.n_states, n_windows, dtype=torch.float64)  # P(shown after | state)
+        future = torch.ones(
+            self.n_states, n_windows, dtype=torch.float64
+        )  # P(shown after | state)
         sums = torch.zeros(seq_len, self.n_chars, n_windows, dtype=torch.float64)
 
         for t in reversed(range(seq_len)):
@@ -110,7 +118,9 @@ class Automaton:
 
         return sums.permute(2, 0, 1)[wanted]
 
-    def _forward(self, shown: Tensor, wanted: Tensor, given: Tensor) -> dict[int, Tensor]:
+    def _forward(
+        self, shown: Tensor, wanted: Tensor, given: Tensor
+    ) -> dict[int, Tensor]:
         """P(state | shown up to there), `[n_states, n_windows]`, of each position that is wanted in
         any window."""
         kept = {}
@@ -132,7 +142,9 @@ class Automaton:
 
     def _sparse(self, transposed: bool) -> Tensor:
         states = np.arange(self.n_states).repeat(self.n_successors)
-        indices = np.stack([self.successors, states] if transposed else [states, self.successors])
+        indices = np.stack(
+            [self.successors, states] if transposed else [states, self.successors]
+        )
         size = (self.n_states, self.n_states)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta

@@ -35,14 +35,18 @@ class Predictions:
     name: str
     batches: Sequence[Masked]
     table: Table
-    before: dict[int, Array] = field(default_factory=dict)  # log P of batches, to compare with
+    before: dict[int, Array] = field(
+        default_factory=dict
+    )  # log P of batches, to compare with
 
     def of_batch(self, i: int, column: Array) -> Array:
         """The part `[batch, seq_len]` of a column of the table, such as `masked`."""
         rows, width = self.batches[i].inputs.shape
         return column[i, :rows, :width]
 
-    def measured(self, i: int, changes: Mapping[str, Array] | None = None) -> MeasuredLoss:
+    def measured(
+        self, i: int, changes: Mapping[str, Array] | None = None
+    ) -> MeasuredLoss:
         """The loss of batch `i`, and log P at every position, nan where the model predicts
         nothing."""
         loss, logits = self.call("measure", self.name, i, changes or {})
@@ -53,16 +57,22 @@ class Predictions:
             if len(logits) != labelled.sum():
                 returned = f"{list(shape)} returned logits {list(logits.shape)}"
                 why = f"but {labelled.sum()} positions have a label"
-                raise TargetError(f"loss_and_logits called with inputs {returned}, {why}")
+                raise TargetError(
+                    f"loss_and_logits called with inputs {returned}, {why}"
+                )
             everywhere = np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
             everywhere[labelled] = logits
             logits = everywhere
 
         is_softmax = are_probabilities(logits)
-        log_probs = np.log(np.maximum(logits, 1e-30)) if is_softmax else log_softmax(logits)
+        log_probs = (
+            np.log(np.maximum(logits, 1e-30)) if is_softmax else log_softmax(logits)
+        )
         truth = self.of_batch(i, np.where(table.source >= 0, table.originals, -1))
         labels = self.of_batch(i, table.labels)
-        return MeasuredLoss(loss, log_probs, labels, labelled, truth, table.ignored, is_softmax)
+        return MeasuredLoss(
+            loss, log_probs, labels, labelled, truth, table.ignored, is_softmax
+        )
 
     def losses(self) -> Array:
         """The losses at the positions of all batches that show [MASK] and have a label,
@@ -74,7 +84,9 @@ class Predictions:
             losses.append(losses_of(measured.log_probs, measured.truth)[masked])
         return np.concatenate(losses)
 
-    def moved(self, i: int, changes: Mapping[str, Array], where: Array | None = None) -> float:
+    def moved(
+        self, i: int, changes: Mapping[str, Array], where: Array | None = None
+    ) -> float:
         """The most that a change moves log P at scored positions of batch `i`, or at others (bool),
         in nats."""
         if i not in self.before:
@@ -94,10 +106,14 @@ def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
     if first.are_probabilities:
         bug = "softmax-twice"
     text = f"{first.loss:.4f}, {what}"
-    return finding("loss of known logits", text, f"{first.mean():.4f}", "exact", bug or None)
+    return finding(
+        "loss of known logits", text, f"{first.mean():.4f}", "exact", bug or None
+    )
 
 
-def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> list[Finding]:
+def check_predictions(
+    predictions: Predictions, n_ordinary: int, seed: int
+) -> list[Finding]:
     """A finding per kind of change, for one scored position per window, the one nearest to the
     middle.
 
@@ -129,7 +145,9 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
     right = visible & (places > target)
     labelled = predictions.of_batch(i, table.labelled)
 
-    def check(name: str, where: Array, values: Array, bug: str, must_move: bool) -> Finding:
+    def check(
+        name: str, where: Array, values: Array, bug: str, must_move: bool
+    ) -> Finding:
         """Change the values at some positions."""
         key = "labels" if name == "labels" else "inputs"
         at = scored & half if name == "other windows" else scored
@@ -138,15 +156,29 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
         usual = "it moves" if must_move else "it does not move"
         evidence = f"{at.sum()} positions"
         return finding(
-            f"change of {name}", moves(moved), usual, evidence, bug if is_wrong else None
+            f"change of {name}",
+            moves(moved),
+            usual,
+            evidence,
+            bug if is_wrong else None,
         )
 
     return [
         check("labels", labelled, drawn, "leak-labels", must_move=False),
-        check("other windows", visible & ~half, drawn, "attends-over-batch", must_move=False),
+        check(
+            "other windows",
+            visible & ~half,
+            drawn,
+            "attends-over-batch",
+            must_move=False,
+        ),
         check("characters on the left", left, drawn, "no-left-context", must_move=True),
-        check("characters on the right", right, drawn, "no-right-context", must_move=True),
-        check("order of the characters", visible, shuffled, "no-positions", must_move=True),
+        check(
+            "characters on the right", right, drawn, "no-right-context", must_move=True
+        ),
+        check(
+            "order of the characters", visible, shuffled, "no-positions", must_move=True
+        ),
     ]
 
 

@@ -53,10 +53,17 @@ class Play:
         at = np.flatnonzero(table.source >= 0)
         inputs = table.inputs.ravel()[at]
         rows = at // table.inputs.shape[2]
-        begins = np.append(True, (np.diff(table.source.ravel()[at]) != 1) | (np.diff(rows) != 0))
+        begins = np.append(
+            True, (np.diff(table.source.ravel()[at]) != 1) | (np.diff(rows) != 0)
+        )
         number = begins.cumsum() - 1
-        piece = number, np.arange(len(at)) - np.flatnonzero(begins)[number]  # and the place in it
-        shown = np.full([index.max() + 1 for index in piece], n_chars)  # [MASK] says nothing
+        piece = (
+            number,
+            np.arange(len(at)) - np.flatnonzero(begins)[number],
+        )  # and the place in it
+        shown = np.full(
+            [index.max() + 1 for index in piece], n_chars
+        )  # [MASK] says nothing
         wanted = np.zeros(shown.shape, dtype=bool)
         shown[piece] = np.minimum(inputs, n_chars)
         wanted[piece] = table.masked.ravel()[at]
@@ -77,7 +84,9 @@ def check_losses(
     losses: Array, references: Mapping[str, Array], table: Table, leak: str = "leak"
 ) -> list[Finding]:
     """Is the loss below unigram, and not below the floor? `leak` is a bug that explains it."""
-    loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
+    loss, unigram, floor = (
+        float(each.mean()) for each in (losses, *references.values())
+    )
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
     per_window = table.masked.sum(2).ravel()
     windows = np.repeat(np.arange(len(per_window)), per_window)
@@ -85,7 +94,9 @@ def check_losses(
     # Windows are independent, their positions are not.
     z = float(
         z_of_sums(
-            np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]
+            np.bincount(windows, losses - references["floor"], len(per_window))[
+                per_window > 0
+            ]
         )
     )
     found = f"{loss:.3f} ({loss - floor:+.3f})"
@@ -95,7 +106,13 @@ def check_losses(
     is_learned = loss <= unigram - NEAR_UNIGRAM
     is_leak = n_windows >= MIN_WINDOWS and z < -LEAK
     return [
-        finding("loss at [MASK], unigram", f"{loss:.3f}", below, n, None if is_learned else bug),
+        finding(
+            "loss at [MASK], unigram",
+            f"{loss:.3f}",
+            below,
+            n,
+            None if is_learned else bug,
+        ),
         finding(
             "loss at [MASK], floor",
             found,

@@ -14,7 +14,9 @@ from auditing.masks.texts import Masked
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import Array
 
-Call = Callable[..., Any]  # a function of the target's process by name: call(name, *arguments)
+Call = Callable[
+    ..., Any
+]  # a function of the target's process by name: call(name, *arguments)
 
 SPECIAL = ("[PAD]", "[MASK]", "[CLS]", "[SEP]", "[UNK]")
 FORM = "a batch must be a dict with input_ids and labels, or a tuple (inputs, labels, ...), ids [batch, seq_len]"
@@ -52,7 +54,9 @@ class Tokens:
 
 def read_batch(batch: Any, tokens: Tokens) -> Masked:
     """The arrays of a batch, with the audit's ids. Raises TargetError if it has another form."""
-    found = read(batch, None, tokens.padding, f"make_batches gave {describe(batch)}: {FORM}")
+    found = read(
+        batch, None, tokens.padding, f"make_batches gave {describe(batch)}: {FORM}"
+    )
     return replace(
         found,
         inputs=tokens.of_audit(found.inputs, by=-1),
@@ -70,11 +74,15 @@ def changed(batch: Any, changes: Mapping[str, Array], tokens: Tokens) -> Any:
     new = {}
     for name, value in changes.items():
         of_target = tokens.of_audit(value) if name in ("inputs", "labels") else value
-        new[key_of[name]] = torch.as_tensor(of_target).to(torch.as_tensor(parts[key_of[name]]))
+        new[key_of[name]] = torch.as_tensor(of_target).to(
+            torch.as_tensor(parts[key_of[name]])
+        )
 
     if not isinstance(batch, Mapping):
         values = [new.get(i, value) for i, value in enumerate(batch)]
-        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+        return (
+            type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+        )
 
     other: Any = copy(batch)  # of the same type, such as a BatchEncoding
     for key, tensor in new.items():

@@ -17,7 +17,9 @@ def table() -> str:
         f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {', '.join(map(link, bug.cited.split()))} |"
         for bug in CATALOGUE.values()
     ]
-    return "\n".join(["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows]
+    )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,9 @@ def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     bugs."""
     monkeypatch.setattr(measure, "POOL", 256)
     monkeypatch.setattr(
-        measure, "OTHERS", {"long": (115, 256, 3), "short": (510, 5, 1), "padded": (315, 64, 1)}
+        measure,
+        "OTHERS",
+        {"long": (115, 256, 3), "short": (510, 5, 1), "padded": (315, 64, 1)},
     )
 
 
@@ -97,6 +99,8 @@ def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Re
         def call(name: str, *arguments: Any) -> Any:
             return getattr(service, name)(*arguments)
 
-        return audit_with(call, "target", small_play, time.monotonic(), 0, lambda line: None)
+        return audit_with(
+            call, "target", small_play, time.monotonic(), 0, lambda line: None
+        )
 
     return run

@@ -18,7 +18,10 @@ if __name__ == "__main__":
             if (lines := correct.alarms(correct.audit(seed)))
         }
         n_alarms += len(alarms)
-        print(f"{correct.name}: {len(alarms)} of {n_seeds} audits with a false alarm", flush=True)
+        print(
+            f"{correct.name}: {len(alarms)} of {n_seeds} audits with a false alarm",
+            flush=True,
+        )
         for seed, findings in alarms.items():
             for finding in findings:
                 print(f"  seed {seed}: {finding.line()}", flush=True)

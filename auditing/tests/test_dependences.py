@@ -36,7 +36,13 @@ NEED_ALL_WINDOWS |= {"replacement-by-other-replacements", "position-dependent"}
 
 
 # One example of each circumstance that the museum's fast tests do not have.
-FAST = {"kind by neighbor", "rate by parity", "rate by row", "function of the id", "row repeated"}
+FAST = {
+    "kind by neighbor",
+    "rate by parity",
+    "rate by row",
+    "function of the id",
+    "row repeated",
+}
 FAST_BATCHES = {"attention-at-padding", "masks-in-inputs"}
 
 
@@ -46,7 +52,9 @@ def test_a_dependence_is_found(request, mask, bug):
         request.getfixturevalue("few_windows")
     torch.manual_seed(5)
     findings = [
-        each for each in audit_masks(TensorMasker(mask), workers=0).findings if each.bug == bug
+        each
+        for each in audit_masks(TensorMasker(mask), workers=0).findings
+        if each.bug == bug
     ]
     recipe = ONLY_DIFFERENT.get(bug)
     (found,) = {(each.verdict, each.recipes) for each in findings}
@@ -61,17 +69,22 @@ def test_a_dependence_is_found(request, mask, bug):
 @pytest.mark.usefixtures("few_windows")
 @pytest.mark.parametrize(
     ("bug", "target"),
-    mostly_slow({bug: (bug, target) for bug, target in BATCH_BUGS.items()}, FAST_BATCHES),
+    mostly_slow(
+        {bug: (bug, target) for bug, target in BATCH_BUGS.items()}, FAST_BATCHES
+    ),
 )
 def test_what_else_a_call_returns_is_checked(bug, target):
     findings = audit_masks(target, workers=0).findings
-    assert {finding.bug for finding in findings if finding.verdict == Verdict.BROKEN} == {bug}
+    assert {
+        finding.bug for finding in findings if finding.verdict == Verdict.BROKEN
+    } == {bug}
 
 
 def static_spans(x):
     """Spans of ten tokens, the same for the same text."""
     draws = [
-        torch.rand(len(row), generator=torch.Generator().manual_seed(int(row.sum()))) for row in x
+        torch.rand(len(row), generator=torch.Generator().manual_seed(int(row.sum())))
+        for row in x
     ]
     begun = (torch.stack(draws) < 0.017).long().cumsum(1)
     before = torch.nn.functional.pad(begun, (10, 0))[:, : x.shape[1]]
@@ -96,10 +109,14 @@ def random_text(rng: np.random.Generator) -> np.ndarray:
     return ids
 
 
-def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None) -> Table:
+def table_of(
+    rng, originals: np.ndarray, *, chosen=None, draw=None, random=None
+) -> Table:
     """BERT's recipe without a masker: of the positions `chosen`, with the kinds by `draw` and the
     random tokens `random`, if these are not drawn independently."""
-    selected = (rng.random(SHAPE) < 0.15 if chosen is None else chosen) & (originals < N_ORDINARY)
+    selected = (rng.random(SHAPE) < 0.15 if chosen is None else chosen) & (
+        originals < N_ORDINARY
+    )
     draw = rng.random(SHAPE) if draw is None else draw
     random = rng.integers(N_ORDINARY, size=SHAPE) if random is None else random
     replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, random, originals))
@@ -109,7 +126,15 @@ def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None)
     inputs = np.where(selected, replaced, originals)
     labels = np.where(selected, originals, -100)
     return Table(
-        originals, inputs, labels, everywhere, source, tokens, ~everywhere, mask=MASK, ignored=-100
+        originals,
+        inputs,
+        labels,
+        everywhere,
+        source,
+        tokens,
+        ~everywhere,
+        mask=MASK,
+        ignored=-100,
     )
 
 
@@ -120,15 +145,21 @@ def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) ->
     match pair:
         case ("selected", "mirror"):
             return table_of(
-                rng, ids, chosen=np.concatenate([free[..., :32], free[..., 31::-1]], axis=2)
+                rng,
+                ids,
+                chosen=np.concatenate([free[..., :32], free[..., 31::-1]], axis=2),
             )
         case ("selected", "call before"):
-            return table_of(rng, ids, chosen=np.concatenate([free[:1], free[1:] & ~free[:-1]]))
+            return table_of(
+                rng, ids, chosen=np.concatenate([free[:1], free[1:] & ~free[:-1]])
+            )
         case ("selected", "same id"):
             return table_of(
                 rng,
                 ids,
-                chosen=(rng.random((128, N_TOKENS)) < 0.15)[np.arange(128)[:, None, None], ids],
+                chosen=(rng.random((128, N_TOKENS)) < 0.15)[
+                    np.arange(128)[:, None, None], ids
+                ],
             )
         case ("kind", "rows"):
             return table_of(rng, ids, draw=np.broadcast_to(column, SHAPE))
@@ -146,23 +177,29 @@ def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) ->
             return table_of(
                 rng,
                 ids,
-                chosen=rng.random(SHAPE) < 0.15 + 0.03 * np.sin(np.arange(128))[:, None, None],
+                chosen=rng.random(SHAPE)
+                < 0.15 + 0.03 * np.sin(np.arange(128))[:, None, None],
             )
         case ("selected", "grid"):
             return table_of(rng, ids, chosen=np.repeat(free[..., ::2], 2, axis=2))
         case ("kind", "same id"):
             return table_of(
-                rng, ids, draw=rng.random((128, N_TOKENS))[np.arange(128)[:, None, None], ids]
+                rng,
+                ids,
+                draw=rng.random((128, N_TOKENS))[np.arange(128)[:, None, None], ids],
             )
         case ("replacement", "batch"):
             return table_of(
                 rng,
                 ids,
-                random=rng.permuted(ids.reshape(128, -1), axis=1).reshape(SHAPE) % N_ORDINARY,
+                random=rng.permuted(ids.reshape(128, -1), axis=1).reshape(SHAPE)
+                % N_ORDINARY,
             )
         case ("replacement", "call"):
             return table_of(
-                rng, ids, random=np.broadcast_to(rng.integers(N_ORDINARY, size=SHAPE[1:]), SHAPE)
+                rng,
+                ids,
+                random=np.broadcast_to(rng.integers(N_ORDINARY, size=SHAPE[1:]), SHAPE),
             )
 
     return table_of(rng, ids, random=np.roll(ids, 1, 1))
@@ -205,7 +242,11 @@ def test_p_values_are_those_of_chance():
     share a test."""
     rng = np.random.default_rng(7)
     p = np.array(
-        [pair.found.p for _ in range(12) for pair in battery(table_of(rng, random_text(rng)))]
+        [
+            pair.found.p
+            for _ in range(12)
+            for pair in battery(table_of(rng, random_text(rng)))
+        ]
     )
     # Of five pairs of replacements, the worst of 8 tests is shown; 12 tests are of lengths, 8 of
     # amounts.
@@ -220,7 +261,9 @@ def test_every_period_can_be_found(period):
     """Of 256 calls, the m of a class have |z| <= m / sqrt(m - m^2 / 256), whatever their share is."""
     number = np.arange(256)
     found = of_units(
-        np.where(number % period == 0, 900.0, 600.0), np.full(256, 4_000.0), number % period
+        np.where(number % period == 0, 900.0, 600.0),
+        np.full(256, 4_000.0),
+        number % period,
     )
     assert found.exceeds(EFFECTS["selected"] * found.mean)
 
@@ -231,7 +274,10 @@ def test_rare_events_are_not_surer_the_fewer_they_are(n_events, is_found):
     tables, more often than the level of a test. Measured by their own spread, it would be rarer
     than once in a million."""
     counts = np.array([n_events, *[80] * 15])[:, None]
-    happens = np.random.default_rng(3).permuted(np.tile(np.arange(1275), (16, 1)), axis=1) < counts
+    happens = (
+        np.random.default_rng(3).permuted(np.tile(np.arange(1275), (16, 1)), axis=1)
+        < counts
+    )
     outcomes = happens.ravel().astype(float)
     calls = np.arange(happens.size) % 256
     expected = np.full(happens.size, outcomes.mean())

@@ -42,7 +42,9 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
 
     def make(seed: int) -> TensorMasker:
         text = play(50_000, seed=seed)
-        weights = torch.zeros(TensorMasker.n_tokens).index_fill(0, torch.arange(N_ORDINARY), 1.0)
+        weights = torch.zeros(TensorMasker.n_tokens).index_fill(
+            0, torch.arange(N_ORDINARY), 1.0
+        )
         masker = Masker(
             Corruption(mask_token=MASK, random_token_weights=weights),
             segmenter=STRATEGIES[strategy](text),
@@ -52,7 +54,9 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
         )
 
         def mask(x: torch.Tensor) -> Pair:
-            offsets = torch.randint(len(text) - x.shape[1], (len(x), 1)) + torch.arange(x.shape[1])
+            offsets = torch.randint(len(text) - x.shape[1], (len(x), 1)) + torch.arange(
+                x.shape[1]
+            )
             batch = masker(x, offsets, RATE)
             labels = torch.full_like(x, -100).flatten()
             labels[batch.positions] = batch.labels
@@ -78,7 +82,8 @@ MASKERS = [
 
 @pytest.mark.usefixtures("few_windows")
 @pytest.mark.parametrize(
-    "masker", mostly_slow({each.name: each for each in MASKERS}, {"Folio's MLM", "whole_word"})
+    "masker",
+    mostly_slow({each.name: each for each in MASKERS}, {"Folio's MLM", "whole_word"}),
 )
 def test_maskers_raise_no_alarm(masker: Correct) -> None:
     report = masker.audit(seed=0, workers=0)

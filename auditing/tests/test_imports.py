@@ -13,7 +13,9 @@ import pytest
 FOLDER = Path(__file__).parents[1]
 ALLOWED = {"numpy", "torch", "auditing"} | sys.stdlib_module_names
 MODULES = [
-    path for path in FOLDER.rglob("*.py") if "tests" not in path.parts and "build" not in path.parts
+    path
+    for path in FOLDER.rglob("*.py")
+    if "tests" not in path.parts and "build" not in path.parts
 ]
 
 
@@ -27,10 +29,14 @@ def imported(source: str) -> Iterator[str]:
             yield (node.module or "").partition(".")[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(FOLDER).as_posix())
+@pytest.mark.parametrize(
+    "path", MODULES, ids=lambda path: path.relative_to(FOLDER).as_posix()
+)
 def test_modules_import_few_packages(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) - ALLOWED == set()
 
 
 def test_a_module_of_another_package_is_noticed() -> None:
-    assert set(imported("def main():\n    from data.play import floor")) - ALLOWED == {"data"}
+    assert set(imported("def main():\n    from data.play import floor")) - ALLOWED == {
+        "data"
+    }

@@ -25,7 +25,9 @@ def loss(logits, labels, **options):
 
 def mean_of_windows(logits, labels, truth):
     return float(
-        np.mean([cross_entropy(*each).item() for each in zip(logits, labels, strict=True)])
+        np.mean(
+            [cross_entropy(*each).item() for each in zip(logits, labels, strict=True)]
+        )
     )
 
 
@@ -38,9 +40,21 @@ def mean_of_windows(logits, labels, truth):
         (lambda x, y, t: loss(x, y) / math.log(2), "bits-not-nats", "bits"),
         (lambda x, y, t: math.exp(loss(x, y)), "bits-not-nats", "perplexity"),
         (lambda x, y, t: loss(x, y, reduction="sum"), "wrong-mean", "sum over"),
-        (lambda x, y, t: loss(x, y, reduction="sum") / y.numel(), "wrong-mean", "all positions"),
-        (lambda x, y, t: loss(x, y, reduction="sum") / len(y), "wrong-mean", "number of windows"),
-        (lambda x, y, t: loss(x, y, reduction="sum") / 77, "wrong-mean", "divided by 77"),
+        (
+            lambda x, y, t: loss(x, y, reduction="sum") / y.numel(),
+            "wrong-mean",
+            "all positions",
+        ),
+        (
+            lambda x, y, t: loss(x, y, reduction="sum") / len(y),
+            "wrong-mean",
+            "number of windows",
+        ),
+        (
+            lambda x, y, t: loss(x, y, reduction="sum") / 77,
+            "wrong-mean",
+            "divided by 77",
+        ),
         (mean_of_windows, "mean-of-means", "windows"),
         (lambda x, y, t: loss(x, t), "wrong-mean", "visible"),
         (lambda x, y, t: loss(x.softmax(-1), y), "softmax-twice", "softmax"),
@@ -51,7 +65,11 @@ def mean_of_windows(logits, labels, truth):
         ),
         (lambda x, y, t: loss(x[:, :-1], y[:, 1:]), "misaligned", "next"),
         (lambda x, y, t: loss(x[:, 1:], y[:, :-1]), "misaligned", "last"),
-        (lambda x, y, t: loss(x.transpose(0, 1).contiguous(), y), "misaligned", "seq_len, batch"),
+        (
+            lambda x, y, t: loss(x.transpose(0, 1).contiguous(), y),
+            "misaligned",
+            "seq_len, batch",
+        ),
         (
             lambda x, y, t: loss(x, torch.where(y == 3, IGNORED, y)),
             "wrong-ignored-label",
@@ -78,7 +96,12 @@ def test_means_are_named(of_batch, bug, what):
         labels = torch.where(where, truth, ignored).numpy()
         measured.append(
             MeasuredLoss(
-                value, log_softmax(x.numpy()), labels, where.numpy(), truth.numpy(), ignored
+                value,
+                log_softmax(x.numpy()),
+                labels,
+                where.numpy(),
+                truth.numpy(),
+                ignored,
             )
         )
 

@@ -40,7 +40,9 @@ def loader(
     """Batches of 16 texts of different lengths."""
     rng = np.random.default_rng(3)
     collator = made(word_pieces(SYLLABLES))
-    texts = ["".join(rng.choice(SYLLABLES, rng.integers(20, 60))) for _ in range(n_texts)]
+    texts = [
+        "".join(rng.choice(SYLLABLES, rng.integers(20, 60))) for _ in range(n_texts)
+    ]
     examples = [{"input_ids": collator.tokenizer(text)["input_ids"]} for text in texts]
     return DataLoader(examples, batch_size=16, collate_fn=collator, **options)
 
@@ -49,7 +51,8 @@ def audited(target: Any) -> Sequence[Finding]:
     """All findings but what Transformers' collator does, here of a small vocabulary."""
     service = Service(target)
     measured = measure_batches(
-        lambda name, *arguments: getattr(service, name)(*arguments), MaskOptions(workers=0)
+        lambda name, *arguments: getattr(service, name)(*arguments),
+        MaskOptions(workers=0),
     )
     return [
         each
@@ -61,11 +64,14 @@ def audited(target: Any) -> Sequence[Finding]:
 def bugs(target: Any) -> dict[str, set[str | None]]:
     findings = audited(target)
     return {
-        verdict: {each.bug for each in findings if each.verdict == verdict} for verdict in Verdict
+        verdict: {each.bug for each in findings if each.verdict == verdict}
+        for verdict in Verdict
     }
 
 
-@pytest.mark.parametrize("workers", [0, 1])  # with workers, the texts are read from the labels
+@pytest.mark.parametrize(
+    "workers", [0, 1]
+)  # with workers, the texts are read from the labels
 def test_the_batches_of_a_loader(workers):
     assert bugs(loader(num_workers=workers))["broken"] == set()
 
@@ -86,7 +92,9 @@ class Trainer:
 
     def get_train_dataloader(self) -> Any:
         made = loader(Sparing, shuffle=True)
-        made.collate_fn = RemoveColumnsCollator(made.collate_fn, ["input_ids", "labels"])
+        made.collate_fn = RemoveColumnsCollator(
+            made.collate_fn, ["input_ids", "labels"]
+        )
         return Shard(made)
 
 
@@ -99,13 +107,18 @@ class InPlace:
     def __call__(self, texts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         ids = [text["input_ids"] for text in texts]
         selected = [(torch.rand(one.shape) < 0.15) & (one > 4) for one in ids]
-        labels = [torch.where(where, one, -100) for one, where in zip(ids, selected, strict=True)]
+        labels = [
+            torch.where(where, one, -100)
+            for one, where in zip(ids, selected, strict=True)
+        ]
         for one, where in zip(ids, selected, strict=True):
             one[where] = self.tokenizer.mask_token_id
         return {"input_ids": torch.stack(ids), "labels": torch.stack(labels)}
 
 
-def bert(x: torch.Tensor, selected: torch.Tensor, random: torch.Tensor) -> dict[str, torch.Tensor]:
+def bert(
+    x: torch.Tensor, selected: torch.Tensor, random: torch.Tensor
+) -> dict[str, torch.Tensor]:
     draw = torch.rand(x.shape)
     replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, random, x))
     return {
@@ -117,7 +130,9 @@ def bert(x: torch.Tensor, selected: torch.Tensor, random: torch.Tensor) -> dict[
 def natural(width: int, n_tokens: int = 300) -> torch.Tensor:
     """Windows of a text whose frequent tokens are most of it."""
     weights = 1 / torch.arange(1, n_tokens - 4)
-    return 5 + torch.multinomial(weights, 2_400 * width, replacement=True).view(-1, width)
+    return 5 + torch.multinomial(weights, 2_400 * width, replacement=True).view(
+        -1, width
+    )
 
 
 def by_frequency(x: torch.Tensor) -> torch.Tensor:
@@ -136,7 +151,11 @@ LOADERS = {
         for x in natural(width)[:128].split(16)
     ],
     "masked diffusion over short windows": lambda: [
-        bert(x, torch.rand(x.shape) < torch.rand(len(x), 1), torch.randint(5, 300, x.shape))
+        bert(
+            x,
+            torch.rand(x.shape) < torch.rand(len(x), 1),
+            torch.randint(5, 300, x.shape),
+        )
         for x in natural(9).split(16)
     ],
     "short windows": lambda: [
@@ -149,10 +168,13 @@ LOADERS = {
         for x in [row[None, : 4 + i % 45]]
     ],
     "random tokens by frequency": lambda: [
-        bert(x, torch.rand(x.shape) < 0.15, by_frequency(x)) for x in natural(32).split(16)
+        bert(x, torch.rand(x.shape) < 0.15, by_frequency(x))
+        for x in natural(32).split(16)
     ],
     "selected by frequency": lambda: [
-        bert(x, torch.rand(x.shape) < 0.1 + 0.1 * x / 300, torch.randint(5, 300, x.shape))
+        bert(
+            x, torch.rand(x.shape) < 0.1 + 0.1 * x / 300, torch.randint(5, 300, x.shape)
+        )
         for x in natural(32).split(16)
     ],
 }
@@ -170,10 +192,15 @@ def test_correct_loaders_raise_no_alarm(name):
 
 def test_masks_that_stay_in_the_dataset_are_found():
     collate = InPlace()
-    texts = [{"input_ids": ids} for ids in torch.randint(5, len(collate.tokenizer), (1_200, 64))]
+    texts = [
+        {"input_ids": ids}
+        for ids in torch.randint(5, len(collate.tokenizer), (1_200, 64))
+    ]
     assert (
         "argument-modified"
-        in bugs(DataLoader(texts, batch_size=16, collate_fn=collate, shuffle=True))["broken"]
+        in bugs(DataLoader(texts, batch_size=16, collate_fn=collate, shuffle=True))[
+            "broken"
+        ]
     )
 
 
@@ -184,7 +211,9 @@ def test_special_tokens_that_stand_in_a_text_raise_no_alarm():
     literal = [tokenizer.mask_token_id, tokenizer.pad_token_id, None, None]
     texts = [each["input_ids"][1:-1] for each in made.dataset]
     for i, ids in enumerate(texts):
-        ids[len(ids) // 3 : len(ids) // 3] = [id for id in [literal[i % 4]] if id is not None]
+        ids[len(ids) // 3 : len(ids) // 3] = [
+            id for id in [literal[i % 4]] if id is not None
+        ]
     examples = [{"input_ids": ids} for ids in texts]
 
     def collate(batch: list[dict[str, Any]]) -> Any:
@@ -194,7 +223,9 @@ def test_special_tokens_that_stand_in_a_text_raise_no_alarm():
         )
 
     collate.tokenizer = tokenizer
-    assert bugs(DataLoader(examples, batch_size=16, collate_fn=collate))["broken"] == set()
+    assert (
+        bugs(DataLoader(examples, batch_size=16, collate_fn=collate))["broken"] == set()
+    )
 
 
 class Growing:
@@ -213,7 +244,10 @@ class Growing:
         self.ids[torch.rand(self.ids.shape) < 0.15] = 3
         for rows in torch.randperm(len(self.ids)).split(16):
             ids = self.ids[rows].clone()
-            yield {"input_ids": ids, "labels": torch.where(ids == 3, self.texts[rows], -100)}
+            yield {
+                "input_ids": ids,
+                "labels": torch.where(ids == 3, self.texts[rows], -100),
+            }
 
 
 def test_masks_that_grow_from_epoch_to_epoch_are_found():
@@ -247,8 +281,12 @@ class Own:
     ("late", "bug"), [(False, "same-masks-per-worker"), (True, "labels-corrupted")]
 )
 def test_bugs_in_workers_have_the_right_name(late, bug):
-    texts = list(torch.randint(4, 300, (640, 48), generator=torch.Generator().manual_seed(0)))
-    made = DataLoader(texts, batch_size=16, shuffle=True, collate_fn=Own(late), num_workers=2)
+    texts = list(
+        torch.randint(4, 300, (640, 48), generator=torch.Generator().manual_seed(0))
+    )
+    made = DataLoader(
+        texts, batch_size=16, shuffle=True, collate_fn=Own(late), num_workers=2
+    )
     findings = audited(made)
     assert bug in {each.bug for each in findings if each.verdict == Verdict.BROKEN}
     assert late or [each.found for each in findings if each.name == "wrong labels"] == [
@@ -274,7 +312,9 @@ class WithModel(Trainer):
     def get_train_dataloader(self) -> Any:
         def collate(examples: list[Any]) -> Any:
             batch = self.made.collate_fn(examples)
-            batch["labels"][batch["labels"] == -100] = self.processing_class.pad_token_id
+            batch["labels"][batch["labels"] == -100] = (
+                self.processing_class.pad_token_id
+            )
             return batch
 
         return DataLoader(self.made.dataset, batch_size=16, collate_fn=collate)
@@ -290,7 +330,9 @@ def test_what_a_trainer_knows_is_used():
     trainer.processing_class = None
     tokens = Service(trainer).facts(MaskOptions()).tokens
     assert (tokens.n_tokens, tokens.mask) == (trainer.model.config.vocab_size, None)
-    trainer.compute_loss_func = lambda outputs, labels: None  # which may ignore any label
+    trainer.compute_loss_func = lambda outputs, labels: (
+        None
+    )  # which may ignore any label
     assert Service(trainer).facts(MaskOptions()).ignored is None
 
 
@@ -315,12 +357,17 @@ def masked_once(shortest: int) -> DataLoader[Any]:
     x = torch.randint(5, 300, (1_024, 48))
     batch = bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
     lengths = torch.randint(shortest, 49, (len(x),)).tolist()
-    rows = [{name: part[i, : lengths[i]] for name, part in batch.items()} for i in range(len(x))]
+    rows = [
+        {name: part[i, : lengths[i]] for name, part in batch.items()}
+        for i in range(len(x))
+    ]
 
     def collate(rows: list[Any]) -> Any:
         fills = {"input_ids": 0, "labels": -100}
         return {
-            name: pad_sequence([row[name] for row in rows], True, fill, padding_side="left")
+            name: pad_sequence(
+                [row[name] for row in rows], True, fill, padding_side="left"
+            )
             for name, fill in fills.items()
         }
 
@@ -355,7 +402,9 @@ class OnAccelerator(torch.Tensor):
     """NumPy cannot read its memory."""
 
     def numpy(self):
-        raise TypeError("can't convert a tensor of an accelerator to numpy: use Tensor.cpu()")
+        raise TypeError(
+            "can't convert a tensor of an accelerator to numpy: use Tensor.cpu()"
+        )
 
     def cpu(self):
         return self.as_subclass(torch.Tensor)
@@ -368,7 +417,9 @@ def test_the_batches_may_be_on_an_accelerator():
 
 
 def test_what_is_no_loader_ends_in_one_line():
-    with pytest.raises(TargetError, match="instead of a DataLoader, a Trainer, or batches"):
+    with pytest.raises(
+        TargetError, match="instead of a DataLoader, a Trainer, or batches"
+    ):
         Service(lambda: 5)
     with pytest.raises(
         TargetError, match="must take no arguments: missing a required argument: 'path'"
@@ -399,7 +450,9 @@ def test_places_are_found_in_rearranged_texts(text, share):
     ]
     known, expected = (part.reshape(8, -1) for part in stream)
     outputs = np.where(
-        (rng.random(known.shape) < share) & (known != cls), rng.integers(5, 70, known.shape), known
+        (rng.random(known.shape) < share) & (known != cls),
+        rng.integers(5, 70, known.shape),
+        known,
     )
     found = sources(text, np.ones_like(text, dtype=bool), outputs, known)
     assert np.array_equal(found, expected)

@@ -48,11 +48,15 @@ def named(report: Report, name: str) -> Finding:
     return finding
 
 
-def shared(x: torch.Tensor, selected: torch.Tensor, masked: float, random: float) -> Pair:
+def shared(
+    x: torch.Tensor, selected: torch.Tensor, masked: float, random: float
+) -> Pair:
     """Other shares than 80/10/10."""
     draw = torch.rand(x.shape)
     return result(
-        x, selected, torch.where(draw < masked, 0.0, torch.where(draw < masked + random, 0.85, 1.0))
+        x,
+        selected,
+        torch.where(draw < masked, 0.0, torch.where(draw < masked + random, 0.85, 1.0)),
     )
 
 
@@ -73,7 +77,9 @@ def test_the_numbers_are_those_of_the_masker():
     report = audit_masks(
         TensorMasker(lambda x: shared(x, drawn(x, 0.2), 0.6, 0.3)), rate=0.2, workers=0
     )
-    assert float(named(report, "selected share").found.rstrip("%")) == pytest.approx(20.0, abs=0.4)
+    assert float(named(report, "selected share").found.rstrip("%")) == pytest.approx(
+        20.0, abs=0.4
+    )
     kinds = named(report, "kinds at selected")
     assert float(kinds.found.partition("%")[0]) == pytest.approx(60.0, abs=1.2)
     assert kinds.verdict == Verdict.DIFFERS  # no recipe has 30% random tokens
@@ -106,7 +112,11 @@ def test_a_rate_of_0_is_stated_too():
     masker = spans()
     masker.mlm_probability = 0.0
     rate = named(audit_masks(masker, workers=0), "selected share")
-    assert (rate.expected, rate.bug, rate.verdict) == ("0%", "too-many-selected", "broken")
+    assert (rate.expected, rate.bug, rate.verdict) == (
+        "0%",
+        "too-many-selected",
+        "broken",
+    )
 
 
 @pytest.mark.slow
@@ -119,7 +129,9 @@ def test_spans_that_overlap_are_no_bug():
 def grid(x: torch.Tensor) -> Pair:
     """Every seventh position, from a random one on."""
     return result(
-        x, ((torch.arange(x.shape[1]) + torch.randint(7, (len(x), 1))) % 7 == 0) & ordinary(x)
+        x,
+        ((torch.arange(x.shape[1]) + torch.randint(7, (len(x), 1))) % 7 == 0)
+        & ordinary(x),
     )
 
 
@@ -189,12 +201,22 @@ class ByteLabels(TensorMasker):
             0,
             marks=pytest.mark.slow,
         ),
-        pytest.param(TensorMasker(grid), ("regular-pattern", "broken"), 0, marks=pytest.mark.slow),
-        pytest.param(TensorMasker(capped), ("left-truncated", "broken"), 0, marks=pytest.mark.slow),
+        pytest.param(
+            TensorMasker(grid), ("regular-pattern", "broken"), 0, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            TensorMasker(capped),
+            ("left-truncated", "broken"),
+            0,
+            marks=pytest.mark.slow,
+        ),
         (ByteLabels(None), ("dtype-overflow", "broken"), 0),
         (TensorMasker(squeezed), ("one-window", "broken"), 0),
         pytest.param(
-            TensorMasker(leaving_out), ("tokens-left-out", "broken"), 0, marks=pytest.mark.slow
+            TensorMasker(leaving_out),
+            ("tokens-left-out", "broken"),
+            0,
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             TensorMasker(of_padded_width),
@@ -212,7 +234,9 @@ def test_a_bug_is_named(masker, bug, workers):
 
 def test_an_assertion_has_a_line_per_broken_finding():
     with pytest.raises(AssertionError) as error:
-        assert_masks(lambda: TensorMasker(lambda x: result(x, drawn(x, 0.85))), workers=0)
+        assert_masks(
+            lambda: TensorMasker(lambda x: result(x, drawn(x, 0.85))), workers=0
+        )
     (line,) = str(error.value).splitlines()
     assert line.startswith("broken: selected share [too-many-selected]: found 8")
 
@@ -225,7 +249,9 @@ def of_ids(first: int, last: int, mask: int):
         selected = (torch.rand(x.shape) < 0.15) & (x >= first) & (x != mask)
         draw = torch.rand(x.shape)
         replaced = torch.where(
-            draw < 0.8, mask, torch.where(draw < 0.9, torch.randint(first, last, x.shape), x)
+            draw < 0.8,
+            mask,
+            torch.where(draw < 0.9, torch.randint(first, last, x.shape), x),
         )
         return torch.where(selected, replaced, x), labels_of(x, selected)
 
@@ -246,10 +272,14 @@ def test_special_ids_that_are_not_stated_are_no_bug():
     """The audit asks for --special."""
     masker = of_ids(5, 70, 4)
     expected = {
-        (bug, "differs") for bug in ("replacement-range", "never-selected", "too-few-selected")
+        (bug, "differs")
+        for bug in ("replacement-range", "never-selected", "too-few-selected")
     }
     assert bugs(audit_masks(masker, n_tokens=70, workers=0)) == expected
-    assert bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4), workers=0)) == set()
+    assert (
+        bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4), workers=0))
+        == set()
+    )
 
 
 @pytest.mark.slow
@@ -266,12 +296,16 @@ def test_special_ids_are_a_sequence():
 def stripped(examples):
     """A collator that takes special tokens off and puts others on, so that [SEP] may stand where
     padding was."""
-    rows = [[id for id in example["input_ids"] if id < N_ORDINARY] for example in examples]
+    rows = [
+        [id for id in example["input_ids"] if id < N_ORDINARY] for example in examples
+    ]
     width = max(map(len, rows)) + 2
     batch = {"input_ids": [], "labels": []}
     for row in rows:
         text = torch.tensor([CLS, *row, SEP] + [PAD] * (width - 2 - len(row)))
-        for name, part in zip(batch, result(text[None], drawn(text[None])), strict=True):
+        for name, part in zip(
+            batch, result(text[None], drawn(text[None])), strict=True
+        ):
             batch[name].append(part)
     return {name: torch.cat(parts) for name, parts in batch.items()}
 
@@ -307,10 +341,14 @@ def test_correct_rounding_of_either_length_is_right():
         selected = torch.zeros_like(x, dtype=torch.bool)
         for row, chosen in zip(ordinary(x), selected, strict=True):
             places = row.nonzero().flatten()
-            chosen[places[torch.randperm(len(places))[: max(1, round(0.15 * len(places)))]]] = True
+            chosen[
+                places[torch.randperm(len(places))[: max(1, round(0.15 * len(places)))]]
+            ] = True
         return result(x, selected & ordinary(x))
 
-    assert ("rounded-down", "differs") not in bugs(audit_masks(TensorMasker(rounded), workers=0))
+    assert ("rounded-down", "differs") not in bugs(
+        audit_masks(TensorMasker(rounded), workers=0)
+    )
 
 
 def test_a_stated_recipe_must_be_met():
@@ -320,12 +358,16 @@ def test_a_stated_recipe_must_be_met():
     with pytest.raises(AssertionError, match="shares are not those of BERT"):
         assert_masks(masker, recipe="BERT", workers=0)
     never_random = TensorMasker(lambda x: shared(x, drawn(x), 0.8, 0.0))
-    assert ("never-random", "broken") in bugs(audit_masks(never_random, recipe="BERT", workers=0))
+    assert ("never-random", "broken") in bugs(
+        audit_masks(never_random, recipe="BERT", workers=0)
+    )
 
 
 @pytest.mark.slow
 def test_roberta_means_new_masks():
-    static = TensorMasker(lambda x: seeded(x, int(x.sum())))  # the same masks in every epoch
+    static = TensorMasker(
+        lambda x: seeded(x, int(x.sum()))
+    )  # the same masks in every epoch
     assert_masks(static, recipe="BERT")
     with pytest.raises(AssertionError, match="static-masks"):
         assert_masks(static, recipe="RoBERTa")

@@ -36,12 +36,16 @@ README = Path(__file__).parents[1] / "README.md"
 THREAD = re.compile(r"[\w.-]+/[\w.-]+(#\d+|@[0-9a-f]{8}:[\w./-]+)")
 
 
-@pytest.mark.parametrize("exhibit", mostly_slow({each.name: each for each in EXHIBITS}, FAST_BUGS))
+@pytest.mark.parametrize(
+    "exhibit", mostly_slow({each.name: each for each in EXHIBITS}, FAST_BUGS)
+)
 def test_bug_is_found_under_its_name(exhibit: Exhibit) -> None:
     workers = 2 if exhibit.bug == "same-masks-per-worker" else 0
     findings = audit_masks(exhibit.target, workers=workers, **exhibit.options).findings
     verdict = exhibit.verdict or CATALOGUE[exhibit.bug].verdict
-    assert (exhibit.bug, verdict) in {(finding.bug, finding.verdict) for finding in findings}
+    assert (exhibit.bug, verdict) in {
+        (finding.bug, finding.verdict) for finding in findings
+    }
 
 
 @pytest.mark.parametrize(
@@ -50,15 +54,17 @@ def test_bug_is_found_under_its_name(exhibit: Exhibit) -> None:
 def test_correct_masker_raises_no_alarm(correct: Correct) -> None:
     report = correct.audit(seed=0, workers=0)
     assert [finding.line() for finding in correct.alarms(report)] == []
-    assert not correct.recipe or report.summary.startswith(f"Nearest recipe: {correct.recipe} (")
+    assert not correct.recipe or report.summary.startswith(
+        f"Nearest recipe: {correct.recipe} ("
+    )
 
 
 def test_every_exhibit_cites_a_thread_or_a_commit() -> None:
     assert len({exhibit.name for exhibit in EXHIBITS}) == len(EXHIBITS) >= 36
     for exhibit in EXHIBITS:
-        assert all(THREAD.fullmatch(cited) for cited in CATALOGUE[exhibit.bug].cited.split()), (
-            exhibit.bug
-        )
+        assert all(
+            THREAD.fullmatch(cited) for cited in CATALOGUE[exhibit.bug].cited.split()
+        ), exhibit.bug
         assert CATALOGUE[exhibit.bug].cited
 
 

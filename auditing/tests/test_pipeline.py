@@ -31,7 +31,9 @@ CORRECT += [f"correct.py:{name}" for name in ("pairs", "packed", "spans", "any_l
 FAST_CORRECT = {"hugging_face.py", "correct.py:packed"}
 
 
-@pytest.mark.parametrize("name", mostly_slow({name: name for name in CORRECT}, FAST_CORRECT))
+@pytest.mark.parametrize(
+    "name", mostly_slow({name: name for name in CORRECT}, FAST_CORRECT)
+)
 def test_correct_pipelines_have_nothing_broken(audit, name):
     found = audit(name)
     assert bugs(found) == set()
@@ -66,12 +68,20 @@ PLANTED = {}
 for bug, names in BUGS.items():
     PLANTED |= {f"{bug}, {name}": (bug, name) for name in names.split()}
 # Of batches, leaks, the loss, predictions and training.
-FAST = ("labels_shifted", "left_neighbor", "extra_tensor", "mean_over_all", "causal", "bits")
+FAST = (
+    "labels_shifted",
+    "left_neighbor",
+    "extra_tensor",
+    "mean_over_all",
+    "causal",
+    "bits",
+)
 FAST += ("learning_rate_zero",)
 
 
 @pytest.mark.parametrize(
-    ("bug", "name"), mostly_slow(PLANTED, [key for key in PLANTED if key.endswith(FAST)])
+    ("bug", "name"),
+    mostly_slow(PLANTED, [key for key in PLANTED if key.endswith(FAST)]),
 )
 def test_planted_bugs_are_named(audit, bug, name):
     found = audit(f"broken.py:{name}")
@@ -92,12 +102,17 @@ def test_what_may_be_meant_differs(audit, name, bug):
     assert found.verdict == Verdict.DIFFERS
 
 
-@pytest.mark.parametrize(("special_first", "bug"), [(True, None), (False, "padding-is-character")])
+@pytest.mark.parametrize(
+    ("special_first", "bug"), [(True, None), (False, "padding-is-character")]
+)
 def test_an_ignored_label_of_0_is_right_if_that_is_padding(audit, special_first, bug):
     functions = vars(import_target(f"{PIPELINES}/broken.py:ignored_label"))
     found = audit(SimpleNamespace(**functions, SPECIAL_FIRST=special_first))
     assert bugs(found) == ({bug} if bug else set())
-    assert bugs(found, Verdict.DIFFERS) <= {*TOO_SHORT, None}  # what may follow from the bug
+    assert bugs(found, Verdict.DIFFERS) <= {
+        *TOO_SHORT,
+        None,
+    }  # what may follow from the bug
 
 
 def test_a_pipeline_that_hides_nothing_is_reported_and_not_trained(audit):
@@ -114,7 +129,9 @@ def test_a_loss_below_the_floor_is_a_leak(audit):
         return mean(logits, batch[1]), logits
 
     found = audit(target(loss_and_logits=loss_and_logits))
-    (leak,) = [finding for finding in found.findings if finding.name == "loss at [MASK], floor"]
+    (leak,) = [
+        finding for finding in found.findings if finding.name == "loss at [MASK], floor"
+    ]
     assert leak.bug == "leak-labels"
     assert leak.verdict == Verdict.BROKEN
 
@@ -137,14 +154,16 @@ def test_the_command_writes_reports_and_returns_the_exit_code(
     monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: small_play)
     monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
     monkeypatch.chdir(tmp_path)
-    line = (
-        f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.01 --json a.json --html a.html"
-    )
+    line = f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.01 --json a.json --html a.html"
     assert audit_command(line.split()) == 3
     out, err = capsys.readouterr()
-    assert "broken.py:mean_over_all: Encoder, 111,287 weights, AdamW" in " ".join(out.split())
+    assert "broken.py:mean_over_all: Encoder, 111,287 weights, AdamW" in " ".join(
+        out.split()
+    )
     assert "the sum divided by all positions" in " ".join(out.split())
-    assert err.index("[wrong-mean]") < err.index("seconds from now")  # said before training
+    assert err.index("[wrong-mean]") < err.index(
+        "seconds from now"
+    )  # said before training
     assert json.loads(Path("a.json").read_text())["verdict"] == "broken"
     assert "wrong-mean" in Path("a.html").read_text()
 
@@ -156,13 +175,19 @@ def fail(*_):
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ({"make_model": lambda tokens: 3}, "make_model returned 3: it must return a module"),
+        (
+            {"make_model": lambda tokens: 3},
+            "make_model returned 3: it must return a module",
+        ),
         (
             {"make_model": fail},
             r"make_model\(Tokens\) raised ValueError: out of ideas \(test_pipeline.py, line \d+\)",
         ),
         ({"make_batches": lambda *_: 3}, "make_batches returned 3"),
-        ({"make_batches": lambda *_: []}, r"ids \[90000\] and training=True made no batch"),
+        (
+            {"make_batches": lambda *_: []},
+            r"ids \[90000\] and training=True made no batch",
+        ),
         (
             {"make_batches": fail},
             r"make_batches\(int64 \[90000\], .*raised ValueError: out of ideas",
@@ -179,13 +204,21 @@ def fail(*_):
             },
             "do not show the text",
         ),
-        ({"loss_and_logits": fail}, r"loss_and_logits\(Encoder, .*\[32, 64\].* raised ValueError"),
+        (
+            {"loss_and_logits": fail},
+            r"loss_and_logits\(Encoder, .*\[32, 64\].* raised ValueError",
+        ),
         (
             {"loss_and_logits": lambda *_: 1.0},
             r"inputs \[32, 64\] returned 1.0: it must return \(loss, logits\)",
         ),
         (
-            {"loss_and_logits": lambda model, batch: (torch.tensor(1.0), model(batch[0])[:, 1])},
+            {
+                "loss_and_logits": lambda model, batch: (
+                    torch.tensor(1.0),
+                    model(batch[0])[:, 1],
+                )
+            },
             r"returned logits \[32, 55\], but \d+ positions have a label",
         ),
     ],

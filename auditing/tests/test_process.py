@@ -106,7 +106,10 @@ def test_the_target_cannot_import_modules_of_folio(folder):
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        ("nothing:here", "cannot import 'nothing': ModuleNotFoundError: No module named 'nothing'"),
+        (
+            "nothing:here",
+            "cannot import 'nothing': ModuleNotFoundError: No module named 'nothing'",
+        ),
         ("nothing.py:here", "no such file"),
         ("some/folder:here", "'some/folder' is not a Python file"),
         ("targets:here", "'targets' has no 'here'"),
@@ -192,7 +195,9 @@ def test_the_children_of_a_target_end_with_it(folder, escape):
 
 
 def test_a_target_that_forks_when_it_is_imported_is_called_once(folder):
-    (folder / "forks.py").write_text("import os\nos.fork()\ndef double(x): return 2 * x\n")
+    (folder / "forks.py").write_text(
+        "import os\nos.fork()\ndef double(x): return 2 * x\n"
+    )
     with host("forks:double") as process:
         assert [process.call("apply", n) for n in range(4)] == [0, 2, 4, 6]
 
@@ -229,6 +234,12 @@ def test_the_target_meets_no_module_of_folio_but_auditing(folder):
     with host("targets:modules") as process:
         loaded = process.call("apply", 0)
     assert "auditing.masks.audit" in loaded
-    assert not {"data", "model", "configs", "runs", "audit", "transformers", "matplotlib"} & set(
-        loaded
-    )
+    assert not {
+        "data",
+        "model",
+        "configs",
+        "runs",
+        "audit",
+        "transformers",
+        "matplotlib",
+    } & set(loaded)

@@ -23,13 +23,17 @@ def masked(small_play):
     kind = random.random(truth.shape)
     inputs = np.where(selected & (kind < 0.8), small_play.tokens.mask, truth)
     inputs = np.where(
-        selected & (kind > 0.9), random.integers(0, small_play.tokens.n_tokens, truth.shape), inputs
+        selected & (kind > 0.9),
+        random.integers(0, small_play.tokens.n_tokens, truth.shape),
+        inputs,
     )
     return truth, inputs, np.where(selected, truth, -100), selected
 
 
 def read(play, inputs, labels, others=None):
-    return table_of([Masked(inputs, labels, others or {})], play.validation, play.tokens)
+    return table_of(
+        [Masked(inputs, labels, others or {})], play.validation, play.tokens
+    )
 
 
 def truth_of(table):

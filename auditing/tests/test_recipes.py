@@ -12,7 +12,9 @@ from auditing.statistics import Share, two_sided_p
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_every_recipe_is_nearest_to_itself(recipe):
     assert (
-        nearest_recipe(recipe.rate or 0.5, tuple(recipe.shares), recipe.unit, recipe.rate is None)
+        nearest_recipe(
+            recipe.rate or 0.5, tuple(recipe.shares), recipe.unit, recipe.rate is None
+        )
         == recipe
     )
     assert recipe_named(recipe.name.upper()) == recipe
@@ -23,7 +25,8 @@ def test_another_name_of_a_recipe():
 
 
 @pytest.mark.parametrize(
-    ("t", "freedom", "p"), [(2.228, 10, 0.05), (4.587, 10, 0.001), (1.96, 100_000, 0.05)]
+    ("t", "freedom", "p"),
+    [(2.228, 10, 0.05), (4.587, 10, 0.001), (1.96, 100_000, 0.05)],
 )
 def test_p_values_of_t_are_those_of_the_tables(t, freedom, p):
     assert two_sided_p(t, freedom) == pytest.approx(p, rel=2e-3)
@@ -39,7 +42,9 @@ def test_the_error_of_a_share_is_right_for_positions_that_depend():
         parts = 5 * rng.binomial(40, 0.15, 200)
         share = Share(parts, np.full(200, 200))
         alarms += two_sided_p(share.z(0.15), 199) < 0.05
-        assert abs(share.value - 0.15) >= 1.8 * math.sqrt(0.15 * 0.85 / 40_000) * abs(share.z(0.15))
+        assert abs(share.value - 0.15) >= 1.8 * math.sqrt(0.15 * 0.85 / 40_000) * abs(
+            share.z(0.15)
+        )
     assert 5 <= alarms <= 27  # 15 expected: within 3.2 standard deviations
 
 

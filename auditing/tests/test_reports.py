@@ -44,7 +44,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("few_windows")
 def test_a_correct_masker_from_another_folder(folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
-    assert main(["masks", "data:mask", "--json", "report.json", "--html", "report.html"]) == 0
+    assert (
+        main(["masks", "data:mask", "--json", "report.json", "--html", "report.html"])
+        == 0
+    )
     output, error = capfd.readouterr()
     assert "printed by the target" in error
     assert "printed by the target" not in output
@@ -55,7 +58,9 @@ def test_a_correct_masker_from_another_folder(folder, monkeypatch, capfd):
     assert {finding["verdict"] for finding in report["findings"]} == {"ok"}
     html = (folder / "report.html").read_text()
     assert "<svg" not in html  # pictures are of what is wrong
-    assert not re.search(r"(src|href)=\"(?!data:)", html)  # nothing is loaded from elsewhere
+    assert not re.search(
+        r"(src|href)=\"(?!data:)", html
+    )  # nothing is loaded from elsewhere
     assert sorted(path.name for path in folder.iterdir() if path.is_file()) == [
         "data.py",
         "report.html",
@@ -64,7 +69,9 @@ def test_a_correct_masker_from_another_folder(folder, monkeypatch, capfd):
 
 
 @pytest.mark.usefixtures("few_windows")
-def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch, capsys):
+def test_something_broken_is_exit_code_3_and_json_is_printed(
+    folder, monkeypatch, capsys
+):
     monkeypatch.chdir(folder)
     assert main(["masks", "data.py:everything", "--json", "--workers", "0"]) == 3
     report = json.loads(capsys.readouterr().out)
@@ -73,7 +80,9 @@ def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch
 
 
 @pytest.mark.usefixtures("few_windows")
-def test_a_target_that_writes_into_all_descriptors_is_audited(folder, monkeypatch, capfd):
+def test_a_target_that_writes_into_all_descriptors_is_audited(
+    folder, monkeypatch, capfd
+):
     monkeypatch.chdir(folder)
     assert main(["masks", "data.py:garbage", "--seconds-per-call", "20"]) == 0
     assert "Nearest recipe: [MASK] only" in capfd.readouterr().out
@@ -84,18 +93,27 @@ def test_a_target_that_writes_into_all_descriptors_is_audited(folder, monkeypatc
     [
         ("masks data:mask --recipe T5", "T5 is denoising"),
         ("masks data:mask --recipe ELECTRA", "audit its generator"),
-        ("masks data:mask --recipe BERTA", "unknown recipe 'BERTA': choose one of BERT"),
+        (
+            "masks data:mask --recipe BERTA",
+            "unknown recipe 'BERTA': choose one of BERT",
+        ),
         ("masks data:mask --rate 15", "state a share between 0 and 1"),
         ("masks data:mask --workers 1", "at least 2 workers"),
         ("masks data:mask --n-tokens 1", "state the number with special tokens"),
         ("masks data:mask --n-tokens 70 --special 0,70", "not all below n_tokens = 70"),
-        ("masks data:mask --html nowhere/report.html", "cannot write nowhere/report.html"),
+        (
+            "masks data:mask --html nowhere/report.html",
+            "cannot write nowhere/report.html",
+        ),
         ("masks data:mask --seconds-per-call 0", "--seconds-per-call 0 is not above 0"),
         (
             "masks data:mask --seconds-per-call inf",
             "--seconds-per-call inf is not above 0 and below 1e6",
         ),
-        ("masks data:mask --special 1,x", "'1,x' is not a list of ids separated by commas"),
+        (
+            "masks data:mask --special 1,x",
+            "'1,x' is not a list of ids separated by commas",
+        ),
         ("masks data:mask --seed -1", "the seed is -1"),
         ("masks", "TARGET"),
         ("mask data:mask", "invalid choice"),
@@ -106,7 +124,9 @@ def test_a_target_that_writes_into_all_descriptors_is_audited(folder, monkeypatc
         ("pipeline json --html missing/a.html", "cannot write missing/a.html"),
     ],
 )
-def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, arguments, line):
+def test_invalid_input_is_one_line_and_exit_code_2(
+    folder, monkeypatch, capsys, arguments, line
+):
     monkeypatch.chdir(folder)
     assert main(arguments.split()) == 2
     (own,) = capsys.readouterr().err.splitlines()
@@ -114,17 +134,27 @@ def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, 
     assert line in own
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_the_audit_and_its_target(folder, number, code):
     command = [sys.executable, "-m", "auditing", "masks", f"{folder / 'data.py'}:hangs"]
     audit = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert audit.stderr is not None
-    while "hanging" not in audit.stderr.readline():  # the target's process has begun a call
+    while (
+        "hanging" not in audit.stderr.readline()
+    ):  # the target's process has begun a call
         assert audit.poll() is None
     audit.send_signal(number)
-    assert audit.stderr.read() == ""  # ends when every process that could write has ended
+    assert (
+        audit.stderr.read() == ""
+    )  # ends when every process that could write has ended
     assert audit.wait(60) == code
-    assert not [path for path in Path("/proc").glob("[0-9]*") if str(folder) in arguments_of(path)]
+    assert not [
+        path
+        for path in Path("/proc").glob("[0-9]*")
+        if str(folder) in arguments_of(path)
+    ]
 
 
 def arguments_of(process: Path) -> str:
@@ -150,13 +180,17 @@ def test_the_terminal_report_fits_100_columns_and_json_and_html_hold_every_findi
     assert "[labels-shifted] Labels were shifted." in text
     assert "\x1b" not in text
     assert "\x1b[1;31mbroken\x1b[0m" in terminal(report(), colors=True)
-    assert [finding["bug"] for finding in json.loads(as_json(report()))["findings"]] == [
+    assert [
+        finding["bug"] for finding in json.loads(as_json(report()))["findings"]
+    ] == [
         None,
         "labels-shifted",
     ]
     html = page(report())
     assert "labels &lt;where&gt; selected" in html
-    assert html.index("labels-shifted") < html.index("selected share")  # what is broken comes first
+    assert html.index("labels-shifted") < html.index(
+        "selected share"
+    )  # what is broken comes first
     assert html.count("<rect") == 3
     assert 'content="width=device-width' in html
     assert "prefers-color-scheme: dark" in html

@@ -18,7 +18,15 @@ from auditing.masks.calls import Service
 from auditing.masks.target import COMMON, Target, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import Facts, MaskOptions, token_ids
-from auditing.tests.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
+from auditing.tests.museum.exhibit import (
+    CLS,
+    MASK,
+    N_ORDINARY,
+    PAD,
+    SEP,
+    TensorMasker,
+    bert,
+)
 from auditing.tests.museum.tokenizers import (
     PIECES,
     WHOLE_WORDS,
@@ -35,7 +43,9 @@ TEXT = (
 )
 
 
-def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple[Service, Masked]:
+def masked(
+    target, width: int = 24, is_ragged: bool = False, **options
+) -> tuple[Service, Masked]:
     """The target's service after one call with eight windows."""
     host = Service(target)
     host.probe(MaskOptions(**options))
@@ -49,7 +59,9 @@ def test_a_function_of_a_tensor():
     text = host.texts["text"]
     assert answer.inputs.shape == answer.labels.shape == text.ids.shape == (8, 24)
     assert (text.ids[~text.real] == PAD).all()
-    assert set(text.ids[::2, 0]) == {CLS}  # windows with and without special tokens at their edges
+    assert set(text.ids[::2, 0]) == {
+        CLS
+    }  # windows with and without special tokens at their edges
     assert CLS not in text.ids[1::2]
     assert SEP in text.ids[0, 1:-1]  # as between two sentences
     assert {answer.dtype, answer.is_modified, answer.is_reused} == {"int64", False}
@@ -64,7 +76,11 @@ def test_a_method_and_a_partial_are_described_by_their_objects():
 def test_a_function_of_a_batch_dict(keys):
     def mask(batch):
         inputs, labels = bert(batch["input_ids"])
-        return {keys[0]: inputs, keys[1]: labels, "attention_mask": batch["attention_mask"]}
+        return {
+            keys[0]: inputs,
+            keys[1]: labels,
+            "attention_mask": batch["attention_mask"],
+        }
 
     host, answer = masked(
         mask, n_tokens=69, mask=MASK, padding=PAD, special=(CLS, SEP), is_ragged=True
@@ -126,13 +142,16 @@ def test_attributes_state_ids_rate_and_shares():
 
 
 def test_the_mask_token_is_found_by_what_the_target_does():
-    host, _ = masked(lambda x: (torch.where(torch.rand(x.shape) < 0.2, 41, x), x), n_tokens=50)
+    host, _ = masked(
+        lambda x: (torch.where(torch.rand(x.shape) < 0.2, 41, x), x), n_tokens=50
+    )
     assert host.tokens.mask == 41
     assert 41 not in host.texts["text"].ids
 
 
 @pytest.mark.parametrize(
-    ("kind", "target"), [("array", lambda x: (np.negative(-x), x)), ("lists", lambda x: (x[:], x))]
+    ("kind", "target"),
+    [("array", lambda x: (np.negative(-x), x)), ("lists", lambda x: (x[:], x))],
 )
 def test_arrays_and_lists(kind, target):
     _, answer = masked(target, n_tokens=9, kind=kind)
@@ -144,7 +163,10 @@ def test_arrays_and_lists(kind, target):
     ("target", "line"),
     [
         (5, "the target has the type int, which cannot be called"),
-        (inspect, "the target has the type module: name a function, as file.py:function"),
+        (
+            inspect,
+            "the target has the type module: name a function, as file.py:function",
+        ),
         (lambda: [5], "instead of a masker: `folio-audit loader` audits batches"),
         (
             TensorMasker,
@@ -157,10 +179,16 @@ def test_arrays_and_lists(kind, target):
             "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]",
         ),
         (lambda x: (x.float(), x), "inputs holds float32 instead of integers"),
-        (lambda x: (x, None), "returned (int64 [32, 64], None): labels is not a tensor"),
+        (
+            lambda x: (x, None),
+            "returned (int64 [32, 64], None): labels is not a tensor",
+        ),
         (lambda x: (x, x.to("meta")), "labels is on another device than the argument"),
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
-        (lambda x: exec("raise KeyboardInterrupt"), "the target raised KeyboardInterrupt"),
+        (
+            lambda x: exec("raise KeyboardInterrupt"),
+            "the target raised KeyboardInterrupt",
+        ),
         (lambda x: x / "x", "the target raised TypeError: unsupported operand"),
     ],
 )
@@ -179,7 +207,9 @@ def test_what_is_no_masker_ends_in_one_line(target, line):
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "signal SIGKILL"),
     ],
 )
-def test_a_target_that_ends_its_process_is_called_in_no_other_way(tmp_path, end, status):
+def test_a_target_that_ends_its_process_is_called_in_no_other_way(
+    tmp_path, end, status
+):
     calls = tmp_path / "calls"
 
     def ending(x):
@@ -214,13 +244,17 @@ def test_workers_are_told_which_they_are():
     host, _ = masked(bert)
     host.target = Target(numbered, "tensor")
     answers = host.mask_in_workers("text", np.arange(8), 2, 1, seed=5)
-    assert [[each.labels[0, 0], each.inputs[0, 0]] for (each,) in answers] == [[0, 2], [1, 2]]
+    assert [[each.labels[0, 0], each.inputs[0, 0]] for (each,) in answers] == [
+        [0, 2],
+        [1, 2],
+    ]
     assert torch.utils.data.get_worker_info() is None
 
 
 def test_the_reason_is_that_of_the_most_likely_way_to_call_it():
     with pytest.raises(
-        TargetError, match=r"called with x = int64 \[32, 64\], the target returned int64"
+        TargetError,
+        match=r"called with x = int64 \[32, 64\], the target returned int64",
     ):
         Service(lambda x: x).probe(MaskOptions(n_tokens=N_ORDINARY))
 
@@ -237,7 +271,9 @@ def test_texts_beside_the_ids_are_left_out():
     assert found.extras == {}
 
 
-@pytest.mark.parametrize("learned", [learned_word_pieces, learned_unigrams, learned_bytes])
+@pytest.mark.parametrize(
+    "learned", [learned_word_pieces, learned_unigrams, learned_bytes]
+)
 def test_words_of_tokenizers_with_other_signs(learned):
     """`##`, `▁` and `Ġ`: pieces that belong to a word have its number, and only they."""
     tokenizer = PreTrainedTokenizerFast(

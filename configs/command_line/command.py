@@ -59,7 +59,9 @@ class Command:
     logs: Path  # the folder for runs, absolute
     n_seeds: int = 1  # number of runs, each with its own seed
     resumed: RunFolder | None = None
-    plan: dict[str, Any] | None = None  # of the config file, by plan.py (see `runs.schema.PLAN`)
+    plan: dict[str, Any] | None = (
+        None  # of the config file, by plan.py (see `runs.schema.PLAN`)
+    )
 
     @property
     def comment(self) -> str:
@@ -84,14 +86,26 @@ def _parser(epilog: str) -> OneLineParser:
     base = parser.add_mutually_exclusive_group()
     for option, value, text in (
         ("--preset", "NAME", f"start from a recipe: {', '.join(presets())}"),
-        ("--config", "FILE.yaml", "start from a file of keys, such as a run's config.yaml"),
-        ("--resume", "RUN", "continue a run: a folder, a uuid, the start of one, or last"),
+        (
+            "--config",
+            "FILE.yaml",
+            "start from a file of keys, such as a run's config.yaml",
+        ),
+        (
+            "--resume",
+            "RUN",
+            "continue a run: a folder, a uuid, the start of one, or last",
+        ),
         ("--init-from", "RUN", "start from the config and the best weights of a run"),
     ):
         base.add_argument(option, metavar=value, help=text)
     seeds = "train N runs, with seed, seed + 1, ..."
-    parser.add_argument("--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds)
-    parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
+    parser.add_argument(
+        "--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds
+    )
+    parser.add_argument(
+        "keys", nargs="*", metavar="key=value", help="any of the keys below"
+    )
     return parser
 
 
@@ -99,8 +113,12 @@ def parse(arguments: list[str]) -> Command:
     """Parse a command line. Raises InputError; --help prints every key and exits."""
     for word in arguments:
         if not is_text(word):
-            raise ConfigError(f"{word!r} is not UTF-8 text: rename the file or retype the word")
-    keys_help = _keys_help() if {"-h", "--help"} & set(arguments) else ""  # it reads all presets
+            raise ConfigError(
+                f"{word!r} is not UTF-8 text: rename the file or retype the word"
+            )
+    keys_help = (
+        _keys_help() if {"-h", "--help"} & set(arguments) else ""
+    )  # it reads all presets
     # keys and options in any order
     options, unknown = _parser(keys_help).parse_known_intermixed_args(arguments)
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
@@ -121,7 +139,9 @@ def parse(arguments: list[str]) -> Command:
         source = f"preset {name}: {why}"
     values = read_tokens(resolve(read_config(path), overridden))
     logs = logs_folder(values["logs"])
-    return Command(values, overridden, source, logs, options.seeds, plan=read_plan(path))
+    return Command(
+        values, overridden, source, logs, options.seeds, plan=read_plan(path)
+    )
 
 
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
@@ -129,7 +149,9 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
     config = DEFAULTS | config_of(run)
-    if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
+    if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(
+        logs
+    ):
         config["logs"] = str(logs)
     tokens = Path(config["data.tokens"])
     # those of another run, which has moved
@@ -227,7 +249,9 @@ def logs_folder(logs: str) -> Path:
 
 def ignored_in_comparisons() -> frozenset[str]:
     """The keys in which repeats of one experiment may differ."""
-    return frozenset(name for name, setting in SETTINGS.items() if not setting.key.compared)
+    return frozenset(
+        name for name, setting in SETTINGS.items() if not setting.key.compared
+    )
 
 
 def presets() -> list[str]:
@@ -249,7 +273,11 @@ def read_config(path: Path) -> dict[str, Any]:
 def read_plan(path: Path) -> dict[str, Any] | None:
     """What plan.py adds to the keys of a file (see `runs.schema.PLAN`). Raises ConfigError."""
     plan = _read_content(path).get("plan")
-    return None if plan is None else checked(plan, PLAN, f"the plan in {path}", ConfigError)
+    return (
+        None
+        if plan is None
+        else checked(plan, PLAN, f"the plan in {path}", ConfigError)
+    )
 
 
 def _read_content(path: Path) -> dict[str, Any]:
@@ -260,8 +288,12 @@ def _read_content(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{path} is not YAML ({error})") from error
     content = {} if content is None else content
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise ConfigError(f"{path} does not hold keys and values, such as model.d_model: 256")
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) for key in content
+    ):
+        raise ConfigError(
+            f"{path} does not hold keys and values, such as model.d_model: 256"
+        )
     return content
 
 
@@ -288,7 +320,9 @@ def resolve(
         if any(layer.get(budget) is not None for budget in BUDGETS):
             values |= dict.fromkeys(BUDGETS)
         if "masking.masking_prob" in layer and "training.stages" not in layer:
-            values["training.stages"] = [_without_rate(row) for row in values["training.stages"]]
+            values["training.stages"] = [
+                _without_rate(row) for row in values["training.stages"]
+            ]
         values |= layer
     check(values)
     if trains:
@@ -318,7 +352,9 @@ def _assignments(words: list[str]) -> dict[str, Any]:
             raise ConfigError(f"{word!r} is not of the form key=value")
         value = _setting(key).parse(text)
         if values.setdefault(key, value) != value:
-            raise ConfigError(f"{key} has two values, {values[key]} and {value}: give one")
+            raise ConfigError(
+                f"{key} has two values, {values[key]} and {value}: give one"
+            )
     return values
 
 
@@ -333,7 +369,9 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     if name in presets():
         return name, "as requested"
     if name is not None:
-        raise ConfigError(f"unknown preset {name!r}: choose one of {', '.join(presets())}")
+        raise ConfigError(
+            f"unknown preset {name!r}: choose one of {', '.join(presets())}"
+        )
     if device != "auto":
         is_cuda = device.startswith("cuda")
         why = f"device={device}"
@@ -357,10 +395,14 @@ def _keys_help() -> str:
         mark = "*" if key.resume else " "
         lines.append(f"{mark} {name}={to_yaml(setting.default, in_one_line=True)}")
         lines.append(f"      {key.text}")
-        if setting.kind is not str or not all(choice in key.text for choice in key.choices):
+        if setting.kind is not str or not all(
+            choice in key.text for choice in key.choices
+        ):
             lines[-1] += f"; {setting.allowed}"
         for preset, keys in by_preset.items():
             value = keys.get(name, setting.default)
             if value != setting.default:
-                lines.append(f"      preset {preset}: {to_yaml(value, in_one_line=True)}")
+                lines.append(
+                    f"      preset {preset}: {to_yaml(value, in_one_line=True)}"
+                )
     return "\n".join(lines)

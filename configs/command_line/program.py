@@ -16,7 +16,9 @@ from configs.references import line_of
 from distributed.launch import local_rank, rank
 from runs.terminal import in_one_line
 
-LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
+LONGEST = (
+    1_000  # characters of a line; a message that quotes the input may be much longer
+)
 
 if sys.stdout is None:  # closed by `>&-`; labml cannot be imported without it
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -49,9 +51,13 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     except OSError as error:
         # or Python would report it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        has_reader = not isinstance(error, BrokenPipeError)  # `head` stops reading early
+        has_reader = not isinstance(
+            error, BrokenPipeError
+        )  # `head` stops reading early
         if has_reader and code == 0:
-            code = fail(f"cannot write the output ({error.strerror}): redirect it", code=1)
+            code = fail(
+                f"cannot write the output ({error.strerror}): redirect it", code=1
+            )
     sys.exit(code)
 
 
@@ -65,7 +71,9 @@ def _code_of(main: Callable[[list[str]], int]) -> int:
         if line is None:
             raise
         return fail(f"stopped: {line}", code=1)
-    except KeyboardInterrupt:  # before a program expects it, such as while it imports PyTorch
+    except (
+        KeyboardInterrupt
+    ):  # before a program expects it, such as while it imports PyTorch
         return fail("interrupted", code=130)
 
 

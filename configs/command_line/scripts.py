@@ -15,18 +15,28 @@ from runs.files import ROOT
 
 def logs_parser(description: str | None) -> OneLineParser:
     """A parser with --logs; --help shows the description as it is written."""
-    parser = OneLineParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    parser = OneLineParser(
+        description=description, formatter_class=RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)"
+        "--logs",
+        type=Path,
+        default=ROOT / "logs",
+        help="folder of the runs (default: %(default)s)",
     )
     return parser
 
 
-def run_parser(description: str | None, name: str = "run", **options: Any) -> OneLineParser:
+def run_parser(
+    description: str | None, name: str = "run", **options: Any
+) -> OneLineParser:
     """A parser with --logs and RUN, which becomes the option `name`."""
     parser = logs_parser(description)
     parser.add_argument(
-        name, metavar="RUN", help="a folder, a uuid or its first characters, or last", **options
+        name,
+        metavar="RUN",
+        help="a folder, a uuid or its first characters, or last",
+        **options,
     )
     return parser
 
@@ -40,8 +50,14 @@ def number(
     def parsed(word: str) -> Any:
         value = kind(word)
         if not low <= value <= high or not value < below:
-            upper = f" and below {below:g}" if high == math.inf else f" and at most {high:,}"
-            raise ArgumentTypeError(f"{value} is out of range: it must be at least {low:g}{upper}")
+            upper = (
+                f" and below {below:g}"
+                if high == math.inf
+                else f" and at most {high:,}"
+            )
+            raise ArgumentTypeError(
+                f"{value} is out of range: it must be at least {low:g}{upper}"
+            )
         return value
 
     parsed.__name__ = kind.__name__  # argparse names it if the word is not a number
@@ -60,7 +76,9 @@ def run_script(
     `requirements` is the file that lists the packages of the script.
     """
     try:
-        return command(parser.parse_intermixed_args(arguments)) or 0  # options before or after RUN
+        return (
+            command(parser.parse_intermixed_args(arguments)) or 0
+        )  # options before or after RUN
     except InputError as error:
         return fail(error)
     except StoppedError as error:
@@ -81,7 +99,9 @@ def exit_code(error: BaseException, values: dict[str, Any]) -> int:
     if isinstance(error, StoppedError):
         return fail(f"stopped: {error}", code=1, raised_by_all=error.raised_by_all)
     if isinstance(error, KeyboardInterrupt):  # during training it saves first
-        reason = "interrupted before training; what was prepared of a large text is kept"
+        reason = (
+            "interrupted before training; what was prepared of a large text is kept"
+        )
         return fail(reason, code=130, raised_by_all=True)
     if is_out_of_memory(error):
         return fail(f"stopped: {what_to_lower(values)}", code=1)

@@ -15,13 +15,18 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()
         # A few aliases can stand for more values than memory holds. Tags ask for types that no key
         # has.
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
+        if (
+            isinstance(event, yaml.AliasEvent)
+            or getattr(event, "tag", None) is not None
+        ):
             raise _error("aliases and tags are not accepted", event)
         node = super().compose_node(parent, index)
         if isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")):
             if len(node.value) > LONGEST:
                 raise _error("a number is too long", node)
-        elif isinstance(node, yaml.MappingNode):  # PyYAML would keep the last of several equal keys
+        elif isinstance(
+            node, yaml.MappingNode
+        ):  # PyYAML would keep the last of several equal keys
             keys = dict[str, yaml.Node]()
             for key, _ in node.value:
                 if keys.setdefault(str(key.value), key) is not key:

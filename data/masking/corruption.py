@@ -22,7 +22,10 @@ class Corruption:
         """`random_token_weights` `[n_tokens]` are proportional to how often each id is the random
         token; 0 means never. Raises ValueError if a share is negative or both are above 1 together.
         """
-        if min(randomize_prob, no_change_prob) < 0 or randomize_prob + no_change_prob > 1:
+        if (
+            min(randomize_prob, no_change_prob) < 0
+            or randomize_prob + no_change_prob > 1
+        ):
             raise ValueError(
                 "randomize_prob and no_change_prob must be at least 0 and at most 1 together"
             )
@@ -42,13 +45,20 @@ class Corruption:
         return self
 
     def __call__(
-        self, tokens: torch.Tensor, branch_draws: torch.Tensor, token_draws: torch.Tensor
+        self,
+        tokens: torch.Tensor,
+        branch_draws: torch.Tensor,
+        token_draws: torch.Tensor,
     ) -> torch.Tensor:
         """Corrupt `tokens`. The draws, of the same shape and uniform in [0, 1), select the branch
         and the random id."""
         # Each draw finds an id: draws are below 1, the last value of `cumulative`.
-        index = torch.searchsorted(self.cumulative, token_draws.contiguous(), right=True)
+        index = torch.searchsorted(
+            self.cumulative, token_draws.contiguous(), right=True
+        )
         is_random = branch_draws < self.randomize_prob
-        is_changed = is_random | (branch_draws >= self.randomize_prob + self.no_change_prob)
+        is_changed = is_random | (
+            branch_draws >= self.randomize_prob + self.no_change_prob
+        )
         replacements = torch.where(is_random, self.random_ids[index], self.mask_token)
         return torch.where(is_changed, replacements, tokens)

@@ -40,7 +40,9 @@ class Masker:
         random, or stays (SpanBERT, Joshi et al. 2020)."""
         self.corruption = corruption.to(device)
         self.segmenter = segmenter.to(device)
-        self.no_mask_tokens = torch.tensor(no_mask_tokens, dtype=torch.int64, device=device)
+        self.no_mask_tokens = torch.tensor(
+            no_mask_tokens, dtype=torch.int64, device=device
+        )
         self.generator = torch.Generator(device=device).manual_seed(seed)
         self.static_draws = self._uniform(static_text_len) if static_text_len else None
         self.corrupt_units = corrupt_units
@@ -60,13 +62,21 @@ class Masker:
 
         # Which characters form a unit, and three uniform numbers for each character.
         units, weights = self.segmenter(offsets, self.generator, progress)
-        selection_draws, branch_draws, token_draws = self._draws(offsets)  # each [batch, seq_len]
+        selection_draws, branch_draws, token_draws = self._draws(
+            offsets
+        )  # each [batch, seq_len]
 
         # Select the n_masked columns of each window whose units have the earliest random times.
-        selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
+        selectable = (
+            ~torch.isin(tokens, self.no_mask_tokens)
+            if len(self.no_mask_tokens)
+            else None
+        )
         order, times = sampling_order(units, weights, selection_draws, selectable)
         columns = order[:, :n_masked]
-        is_selected = times[:, :n_masked].isfinite()  # False if the window had none left
+        is_selected = times[
+            :, :n_masked
+        ].isfinite()  # False if the window had none left
 
         # Replace the characters there.
         if self.corrupt_units:
@@ -75,9 +85,13 @@ class Masker:
         corrupted = self.corruption(
             originals, branch_draws.gather(1, columns), token_draws.gather(1, columns)
         )
-        inputs = tokens.scatter(1, columns, torch.where(is_selected, corrupted, originals))
+        inputs = tokens.scatter(
+            1, columns, torch.where(is_selected, corrupted, originals)
+        )
 
-        window_begins = torch.arange(0, batch_size * seq_len, seq_len, device=tokens.device)
+        window_begins = torch.arange(
+            0, batch_size * seq_len, seq_len, device=tokens.device
+        )
         return Batch(
             inputs,
             positions=columns + window_begins[:, None],
@@ -104,11 +118,16 @@ class Masker:
         return self._uniform(*offsets.shape)
 
     def _uniform(self, *shape: int) -> torch.Tensor:
-        return torch.rand((3, *shape), generator=self.generator, device=self.generator.device)
+        return torch.rand(
+            (3, *shape), generator=self.generator, device=self.generator.device
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides the masks still to come."""
-        return {"generator": self.generator.get_state(), "segmenter": self.segmenter.state_dict()}
+        return {
+            "generator": self.generator.get_state(),
+            "segmenter": self.segmenter.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         restore_generator(self.generator, state["generator"])

@@ -32,7 +32,9 @@ class MLM:
         weights = torch.ones(n_tokens)
         weights[self.special_tokens] = 0
         shares = {"randomize_prob": randomize_prob, "no_change_prob": no_change_prob}
-        self.corruption = Corruption(mask_token=mask_token, random_token_weights=weights, **shares)
+        self.corruption = Corruption(
+            mask_token=mask_token, random_token_weights=weights, **shares
+        )
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where
@@ -40,7 +42,9 @@ class MLM:
         special = torch.tensor(self.special_tokens, device=x.device)
         selection, branch, token = torch.rand((3, *x.shape), device=x.device)
         selected = (selection < self.masking_prob) & ~torch.isin(x, special)
-        inputs = torch.where(selected, self.corruption.to(x.device)(x, branch, token), x)
+        inputs = torch.where(
+            selected, self.corruption.to(x.device)(x, branch, token), x
+        )
         labels = torch.where(selected, x, self.padding_token)
         return inputs, labels
 
@@ -65,7 +69,9 @@ class IndependentMasker:
         self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
-        return Batch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
+        return Batch(
+            inputs, positions, labels.flatten()[positions], offsets.flatten()[positions]
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Empty: the MLM draws from PyTorch's own generators, whose states the update saves."""

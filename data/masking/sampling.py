@@ -38,7 +38,9 @@ def sampling_order(
         times = times.masked_fill(~selectable, torch.inf)
 
     # At which of its characters does it begin? The draw of its second character decides.
-    n_characters = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first))
+    n_characters = torch.zeros_like(first).scatter_add_(
+        1, first, torch.ones_like(first)
+    )
     lengths = n_characters.gather(1, first)
     begin = (draws.gather(1, (first + 1) % seq_len) * lengths).long()
 

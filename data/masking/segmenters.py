@@ -20,7 +20,9 @@ class Segmenter:
     # False if units or weights change between calls with equal offsets
     allows_static_masks: ClassVar[bool] = True
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         """The unit of each character, and the weight of that unit, both `[batch, seq_len]`.
 
         `offsets` `[batch, seq_len]` are the characters' offsets in the training text, `progress` is
@@ -38,7 +40,11 @@ class Segmenter:
 
     def parts(self) -> Mapping[str, "Segmenter"]:
         """The segmenters that this one is made of; by default those among its attributes."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Segmenter)}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, Segmenter)
+        }
 
     def to(self, device: torch.device) -> Self:
         """Move to `device`, in place."""
@@ -67,7 +73,9 @@ class Segmenter:
 class Characters(Segmenter):
     """Single characters of equal weight."""
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         return offsets, torch.ones(offsets.shape, device=offsets.device)
 
 

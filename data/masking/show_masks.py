@@ -46,10 +46,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="show_masks", usage=argparse.SUPPRESS, description=__doc__
     )
-    parser.add_argument("--strategy", choices=list(SHOWN), help="show one strategy only")
+    parser.add_argument(
+        "--strategy", choices=list(SHOWN), help="show one strategy only"
+    )
     parser.add_argument("--corpus", default="auto", help="the text, as for data.corpus")
     parser.add_argument(
-        "--masking-prob", type=float, default=0.15, help="share of the characters that are hidden"
+        "--masking-prob",
+        type=float,
+        default=0.15,
+        help="share of the characters that are hidden",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of every random draw")
     parser.add_argument("--png", type=Path, help="draw the statistics into this file")
@@ -85,11 +90,16 @@ def show(name: str, text: str, options: argparse.Namespace) -> torch.Tensor:
     print(f"\n{name}: {' '.join((SHOWN[name].__doc__ or '').split())}")
     print(
         passage(
-            text, hidden(segmenter, torch.arange(PASSAGE)[None], options.masking_prob, generator)[0]
+            text,
+            hidden(
+                segmenter, torch.arange(PASSAGE)[None], options.masking_prob, generator
+            )[0],
         )
     )
     starts = torch.randint(len(text) - WINDOW, (WINDOWS, 1), generator=generator)
-    masked = hidden(segmenter, starts + torch.arange(WINDOW), options.masking_prob, generator)
+    masked = hidden(
+        segmenter, starts + torch.arange(WINDOW), options.masking_prob, generator
+    )
     lengths = run_lengths(masked)
     print(
         f"hidden {masked.double().mean():.1%}; runs of {lengths.mean():.2f} characters on average,"
@@ -99,12 +109,17 @@ def show(name: str, text: str, options: argparse.Namespace) -> torch.Tensor:
 
 
 def hidden(
-    segmenter: Segmenter, offsets: torch.Tensor, masking_prob: float, generator: torch.Generator
+    segmenter: Segmenter,
+    offsets: torch.Tensor,
+    masking_prob: float,
+    generator: torch.Generator,
 ) -> torch.Tensor:
     """Which characters are hidden in windows at `offsets` `[batch, seq_len]`, bool `[batch,
     seq_len]`."""
     units, weights = segmenter(offsets, generator, 0.0)
-    order, times = sampling_order(units, weights, torch.rand(offsets.shape, generator=generator))
+    order, times = sampling_order(
+        units, weights, torch.rand(offsets.shape, generator=generator)
+    )
     n_masked = n_masked_in(offsets.shape[1], masking_prob)
     masked = torch.zeros(offsets.shape, dtype=torch.bool)
     return masked.scatter(1, order[:, :n_masked], times[:, :n_masked].isfinite())
@@ -116,7 +131,9 @@ def passage(text: str, masked: torch.Tensor) -> str:
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[", "]")
     edges = np.diff(masked.numpy().astype(int), prepend=0, append=0)
     parts = []
-    for character, edge in zip([*map(printable, text[: len(masked)]), ""], edges, strict=True):
+    for character, edge in zip(
+        [*map(printable, text[: len(masked)]), ""], edges, strict=True
+    ):
         parts.append({1: begin, -1: end, 0: ""}[int(edge)] + character)
     return "".join(parts)
 
@@ -135,9 +152,12 @@ def save_picture(path: Path, masks: dict[str, torch.Tensor]) -> None:
     for (left, right), (name, masked) in zip(rows, masks.items(), strict=True):
         lengths = run_lengths(masked).clip(max=LONGEST)
         left.bar(
-            range(1, LONGEST + 1), np.bincount(lengths, minlength=LONGEST + 1)[1:] / len(lengths)
+            range(1, LONGEST + 1),
+            np.bincount(lengths, minlength=LONGEST + 1)[1:] / len(lengths),
         )
-        left.set_ylabel(name, rotation=0, horizontalalignment="right", verticalalignment="center")
+        left.set_ylabel(
+            name, rotation=0, horizontalalignment="right", verticalalignment="center"
+        )
         right.plot(masked.double().mean(0))
         right.set_ylim(0, 2 * float(masked.double().mean()))
     rows[-1, 0].set_xlabel(f"length of a hidden run ({LONGEST}: or longer)")

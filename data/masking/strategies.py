@@ -13,7 +13,13 @@ from collections.abc import Callable
 
 import torch
 
-from data.masking.segmenters import STRATEGIES, Characters, Segmenter, Strategy, strategy
+from data.masking.segmenters import (
+    STRATEGIES,
+    Characters,
+    Segmenter,
+    Strategy,
+    strategy,
+)
 from data.masking.units import AdaptiveUnits, CorpusUnits, Spans
 from data.masking.weights import Surprise, TfIdf, collocations, joined
 from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern
@@ -21,7 +27,9 @@ from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern
 __all__ = ["STRATEGIES", "Strategy", "strategy"]
 
 NAME_WEIGHT = 3.0  # `entity`: the weight of a name; other words have 1
-PHRASE_WEIGHT = 2.0  # `syntax`: the weight of a phrase of content words; function words have 1
+PHRASE_WEIGHT = (
+    2.0  # `syntax`: the weight of a phrase of content words; function words have 1
+)
 LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
@@ -62,7 +70,10 @@ def span_characters(text: str) -> Segmenter:
 def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern`
     finds the names in the text itself."""
-    name, after_name = names_pattern(text), r"(?<=\w)['’]\w+"  # such as 's, a separate unit
+    name, after_name = (
+        names_pattern(text),
+        r"(?<=\w)['’]\w+",
+    )  # such as 's, a separate unit
     return units_of(
         text,
         name,
@@ -78,7 +89,9 @@ def frequency(text: str) -> Segmenter:
     words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
     return units_of(
         text,
-        weight=lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER,
+        weight=lambda piece: (
+            (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER
+        ),
     )
 
 
@@ -113,7 +126,9 @@ def syntax(text: str) -> Segmenter:
     content_word = rf"(?!(?i:{'|'.join(FUNCTION_WORDS)})(?!\w|['’]\w)){WORD.pattern}"
     phrase = rf"{content_word}(?: {content_word}){{0,{LONGEST_PHRASE - 1}}}"
     return units_of(
-        text, phrase, weight=lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0
+        text,
+        phrase,
+        weight=lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0,
     )
 
 

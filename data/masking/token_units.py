@@ -12,7 +12,9 @@ from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Rule, Spans
 from data.text.sources import CorpusError
 from data.vocabulary import Vocabulary
 
-MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names
+MARGIN = (
+    64  # tokens on both sides of a window, so that its ends rarely cut words and names
+)
 
 
 def for_tokens(
@@ -38,7 +40,9 @@ def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
     return OnTokens(segmenter, offsets)
 
 
-def with_parts(segmenter: Segmenter, function: Callable[[Segmenter], Segmenter]) -> Segmenter:
+def with_parts(
+    segmenter: Segmenter, function: Callable[[Segmenter], Segmenter]
+) -> Segmenter:
     """Replaces the parts of a segmenter by `function` of them, in place; returns the segmenter."""
     parts = {name: function(part) for name, part in segmenter.parts().items()}
     if isinstance(segmenter, Mixture):
@@ -55,7 +59,9 @@ class OnTokens(Segmenter):
         self.base, self.char_of = base, offsets
         self.allows_static_masks = base.allows_static_masks  # type: ignore[misc]
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         return self.base(self.char_of[offsets], generator, progress)
 
     def observe(self, offsets: torch.Tensor, losses: torch.Tensor) -> None:
@@ -75,10 +81,13 @@ class WindowUnits(Segmenter):
         self.text = ids.numpy()
         self.vocabulary = vocabulary
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         cut = [self._cut(window) for window in offsets.cpu().numpy()]
         units, weights = (
-            torch.from_numpy(np.stack(part)).to(offsets.device) for part in zip(*cut, strict=True)
+            torch.from_numpy(np.stack(part)).to(offsets.device)
+            for part in zip(*cut, strict=True)
         )
         return units, weights
 
@@ -86,20 +95,28 @@ class WindowUnits(Segmenter):
         """The unit and the weight of each token of a window, whose `offsets` are close to each
         other."""
         begin = max(0, int(offsets.min()) - MARGIN)
-        ids = torch.from_numpy(self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64))
+        ids = torch.from_numpy(
+            self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64)
+        )
         text, char_of_token = self.vocabulary.text_of(ids)
         pieces, weights = self.rule(text)
-        unit_of_char = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+        unit_of_char = np.repeat(
+            np.arange(len(pieces)), [len(piece) for piece in pieces]
+        )
         unit_of_token = (
-            unit_of_char if char_of_token is None else unit_of_char[char_of_token.numpy()]
+            unit_of_char
+            if char_of_token is None
+            else unit_of_char[char_of_token.numpy()]
         )
         units = unit_of_token[offsets - begin]
-        return units, np.ones(len(units), np.float32) if weights is None else np.asarray(
-            weights, np.float32
-        )[units]
+        return units, np.ones(
+            len(units), np.float32
+        ) if weights is None else np.asarray(weights, np.float32)[units]
 
 
-def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabulary) -> Segmenter:
+def for_stored_text(
+    segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabulary
+) -> Segmenter:
     """A segmenter that cuts the windows of `ids` `[n]`, which stay on the disk, by the rules of
     another one.
 

@@ -29,11 +29,15 @@ class CorpusUnits(Segmenter):
         """The pieces of a text by a rule that applies to other texts too."""
         pieces, weights = rule(text)
         lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64)
-        unit_of = torch.repeat_interleave(torch.arange(len(pieces), dtype=torch.int32), lengths)
+        unit_of = torch.repeat_interleave(
+            torch.arange(len(pieces), dtype=torch.int32), lengths
+        )
         weights = [1.0] * len(pieces) if weights is None else weights
         return cls(unit_of, torch.tensor(weights, dtype=torch.float32), rule)
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         units = self.unit_of[offsets]
         return units, self.weights[units]
 
@@ -53,20 +57,30 @@ class Spans(Segmenter):
     longest: int = 10
     allows_static_masks: ClassVar[bool] = False
 
-    def lengths(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    def lengths(
+        self, shape: tuple[int, ...], generator: torch.Generator
+    ) -> torch.Tensor:
         """Independent draws of span lengths."""
         chances = self.p * (1 - self.p) ** torch.arange(
             self.longest, dtype=torch.float32, device=generator.device
         )
         cumulative = chances.cumsum(0) / chances.sum()
         draws = torch.rand(shape, generator=generator, device=generator.device)
-        return 1 + torch.searchsorted(cumulative, draws, right=True).clamp(max=self.longest - 1)
+        return 1 + torch.searchsorted(cumulative, draws, right=True).clamp(
+            max=self.longest - 1
+        )
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         units, weights = self.base(offsets, generator, progress)
-        number = unit_begins(units).cumsum(1) - 1  # of the base unit in its window, from 0
+        number = (
+            unit_begins(units).cumsum(1) - 1
+        )  # of the base unit in its window, from 0
         count = number[:, -1:] + 1
-        begin = (torch.rand(count.shape, generator=generator, device=offsets.device) * count).long()
+        begin = (
+            torch.rand(count.shape, generator=generator, device=offsets.device) * count
+        ).long()
         # enough spans for every window
         ends = self.lengths(tuple(offsets.shape), generator).cumsum(1)
         return torch.searchsorted(ends, (number + begin) % count, right=True), weights
@@ -82,7 +96,9 @@ class AdaptiveUnits(Segmenter):
     means: torch.Tensor  # [n_types] float32
     allows_static_masks: ClassVar[bool] = False
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
         units, _ = self.units(offsets, generator, progress)
         return units, self.means.clamp(min=RARELY)[self.type_of[units]]
 
@@ -119,17 +135,31 @@ class Mixture(Segmenter):
 
     def shares(self, progress: float) -> list[float]:
         """The share of each strategy, in the order of `segmenters`; they sum to 1."""
-        row = next((shares for until, shares in self.rows if progress < until), self.rows[-1][1])
+        row = next(
+            (shares for until, shares in self.rows if progress < until),
+            self.rows[-1][1],
+        )
         total = sum(row.values())
         return [row.get(name, 0.0) / total for name in self.segmenters]
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
-        shares = torch.tensor(self.shares(progress)).cumsum(0).to(offsets.device, non_blocking=True)
+    def __call__(
+        self, offsets: torch.Tensor, generator: torch.Generator, progress: float
+    ) -> Units:
+        shares = (
+            torch.tensor(self.shares(progress))
+            .cumsum(0)
+            .to(offsets.device, non_blocking=True)
+        )
         draws = torch.rand(len(offsets), generator=generator, device=offsets.device)
-        chosen = torch.searchsorted(shares, draws, right=True).clamp(max=len(self.segmenters) - 1)
-        drawn = (segmenter(offsets, generator, progress) for segmenter in self.segmenters.values())
+        chosen = torch.searchsorted(shares, draws, right=True).clamp(
+            max=len(self.segmenters) - 1
+        )
+        drawn = (
+            segmenter(offsets, generator, progress)
+            for segmenter in self.segmenters.values()
+        )
         units, weights = zip(*drawn, strict=True)
         windows = torch.arange(len(offsets), device=offsets.device)
-        return torch.stack([u.long() for u in units])[chosen, windows], torch.stack(weights)[
-            chosen, windows
-        ]
+        return torch.stack([u.long() for u in units])[chosen, windows], torch.stack(
+            weights
+        )[chosen, windows]

@@ -34,7 +34,9 @@ class Surprise:
             contexts, context_of, totals = np.unique(
                 context, return_inverse=True, return_counts=True
             )
-            pairs, first, counts = np.unique(pair, return_index=True, return_counts=True)
+            pairs, first, counts = np.unique(
+                pair, return_index=True, return_counts=True
+            )
             types = np.bincount(context_of[first], minlength=len(contexts))
             self.tables.append((contexts, totals, types, pairs, counts))
 
@@ -45,15 +47,24 @@ class Surprise:
         codes = _codes(text)
         n = len(self.text) - own
         counts = looked_up(codes, *self.frequencies)
-        probs = (counts - own + 0.5) / max(1.0, n + 0.5 * max(1, len(self.frequencies[0])))
+        probs = (counts - own + 0.5) / max(
+            1.0, n + 0.5 * max(1, len(self.frequencies[0]))
+        )
         for (context, pair), table in zip(_contexts(codes), self.tables, strict=True):
             contexts, totals, types, pairs, pair_counts = table
             here = looked_up(pair, pairs, pair_counts)
-            total, kinds = looked_up(context, contexts, totals), looked_up(context, contexts, types)
-            kinds = kinds - own * (here == 1)  # without this occurrence, its pair may be unknown
+            total, kinds = (
+                looked_up(context, contexts, totals),
+                looked_up(context, contexts, types),
+            )
+            kinds = kinds - own * (
+                here == 1
+            )  # without this occurrence, its pair may be unknown
             seen = total - own + kinds > 0
             probs = np.where(
-                seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs
+                seen,
+                (here - own + kinds * probs) / np.maximum(1, total - own + kinds),
+                probs,
             )
         return -np.log(probs)
 
@@ -88,7 +99,9 @@ class TfIdf:
         """Count in how many speeches of `text` each word occurs."""
         speeches = _speeches(text)
         self.n_speeches = len(speeches)
-        self.speeches_with = Counter(word for speech in speeches for word in set(speech))
+        self.speeches_with = Counter(
+            word for speech in speeches for word in set(speech)
+        )
         self.least = min(self(text), default=1.0)
 
     def __call__(self, text: str) -> list[float]:
@@ -108,7 +121,9 @@ class TfIdf:
         """The words of a text with their tf-idf, and the characters between them with the least one
         of all words."""
         pieces, of_words = cut(text), iter(self(text))
-        return pieces, [next(of_words) if WORD.match(piece) else self.least for piece in pieces]
+        return pieces, [
+            next(of_words) if WORD.match(piece) else self.least for piece in pieces
+        ]
 
 
 def _speeches(text: str) -> list[list[str]]:
@@ -138,7 +153,8 @@ def collocations(words: list[str]) -> set[tuple[str, ...]]:
     def best_cut(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram in at least two parts."""
         return max(
-            (best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))), default=-math.inf
+            (best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))),
+            default=-math.inf,
         )
 
     @cache
@@ -147,9 +163,14 @@ def collocations(words: list[str]) -> set[tuple[str, ...]]:
         return max(log_p.get(gram, -math.inf), best_cut(gram))
 
     scored = sorted(
-        ((log_p[gram] - best_cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True
+        ((log_p[gram] - best_cut(gram), gram) for gram in frequent if len(gram) > 1),
+        reverse=True,
     )
-    return {gram for score, gram in scored[: max(1, int(PMI_SHARE * len(counts[1])))] if score > 0}
+    return {
+        gram
+        for score, gram in scored[: max(1, int(PMI_SHARE * len(counts[1])))]
+        if score > 0
+    }
 
 
 def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
@@ -161,7 +182,14 @@ def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
     word = 0
     while word < len(words):
         longest = min(PMI_LONGEST, len(words) - word)
-        n = next((n for n in range(longest, 1, -1) if tuple(words[word : word + n]) in grams), 1)
+        n = next(
+            (
+                n
+                for n in range(longest, 1, -1)
+                if tuple(words[word : word + n]) in grams
+            ),
+            1,
+        )
         first, end = places[word], places[word + n - 1] + 1
         pieces[first:end] = ["".join(pieces[first:end]), *[""] * (end - first - 1)]
         word += n

@@ -40,7 +40,9 @@ class Automaton:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta
             return torch.sparse_coo_tensor(
-                indices, torch.tensor(probs, dtype=torch.float64), (len(counts), len(counts))
+                indices,
+                torch.tensor(probs, dtype=torch.float64),
+                (len(counts), len(counts)),
             ).to_sparse_csr()
 
     def stationary(self, max_steps: int = 200_000) -> torch.Tensor:
@@ -70,7 +72,11 @@ class Automaton:
         group = []
         for state in zip(self.characters, descriptions, self.successors, strict=True):
             character, description, successors = state
-            key = (character, frozenset(description.items()), frozenset(successors.items()))
+            key = (
+                character,
+                frozenset(description.items()),
+                frozenset(successors.items()),
+            )
             group.append(number.setdefault(key, len(number)))
 
         characters, of_groups, moves = zip(*number, strict=True)
@@ -96,7 +102,9 @@ class Automaton:
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""
         # of each state: the cumulative probabilities of all successors but the last
-        cumulative = [np.cumsum(list(each.values()))[:-1].tolist() for each in self.successors]
+        cumulative = [
+            np.cumsum(list(each.values()))[:-1].tolist() for each in self.successors
+        ]
         successors = list(map(list, self.successors))
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws = []

@@ -14,7 +14,9 @@ from torch import Tensor
 from data.play.automaton import Automaton
 
 NONE = "none"  # the value of a distinction that a state does not have
-WINDOWS_AT_ONCE = 8  # for posteriors: 0.1 GB for windows of 256 characters and 7,000 states
+WINDOWS_AT_ONCE = (
+    8  # for posteriors: 0.1 GB for windows of 256 characters and 7,000 states
+)
 TEXTS_AT_ONCE = 32  # for probabilities of texts
 
 
@@ -60,11 +62,15 @@ class Floor:
         losses[masked] = -posteriors.gather(1, windows[masked][:, None])[:, 0].log()
         return losses
 
-    def posteriors(self, shown: Tensor, wanted: Tensor, misprint_prob: float = 0.0) -> Tensor:
+    def posteriors(
+        self, shown: Tensor, wanted: Tensor, misprint_prob: float = 0.0
+    ) -> Tensor:
         """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64),
         in the order of `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows,
         seq_len]`. Raises ValueError if the automaton cannot have written what is shown."""
-        return self._sums(shown, wanted, self.char_of_state, self.n_chars, misprint_prob)
+        return self._sums(
+            shown, wanted, self.char_of_state, self.n_chars, misprint_prob
+        )
 
     def values(self, distinction: str) -> list[str]:
         """The values of one of the grammar's distinctions, such as "number", sorted; "none" for
@@ -74,7 +80,9 @@ class Floor:
         """
         values = set(self._of_states(distinction))
         if values <= {NONE}:
-            raise ValueError(f"the automaton's states have no distinction {distinction!r}")
+            raise ValueError(
+                f"the automaton's states have no distinction {distinction!r}"
+            )
 
         return sorted(values)
 
@@ -87,7 +95,9 @@ class Floor:
         holes, `[n_wanted, n_values]`, in the order of `values(distinction)`; otherwise as
         `posteriors`."""
         values = self.values(distinction)
-        group = torch.tensor([values.index(value) for value in self._of_states(distinction)])
+        group = torch.tensor(
+            [values.index(value) for value in self._of_states(distinction)]
+        )
         return self._sums(shown, wanted, group, len(values))
 
     def log_probability(self, shown: Tensor) -> Tensor:
@@ -96,7 +106,9 @@ class Floor:
         given = channel(self.n_chars)
         sums = []
         for some in shown.split(TEXTS_AT_ONCE):
-            logs = torch.stack([total.log() for _, total in self._forward(some, given)], 1)
+            logs = torch.stack(
+                [total.log() for _, total in self._forward(some, given)], 1
+            )
             sums.append(logs.masked_fill(some == self.n_chars, 0.0).sum(1))
 
         return torch.cat(sums)
@@ -113,7 +125,9 @@ class Floor:
         `[n_states]`."""
         given = channel(self.n_chars, misprint_prob)
         joint = []
-        parts = zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True)
+        parts = zip(
+            shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True
+        )
         for some, here in parts:
             sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
             for t, states in self._posteriors(some, here, given):
@@ -142,7 +156,9 @@ class Floor:
         for t in reversed(range(min(kept, default=shown.shape[1]), shown.shape[1])):
             if t in kept:
                 yield t, kept.pop(t).mul_(future)
-            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], given))
+            future = self.transitions @ future.mul_(
+                self._likelihood(shown[:, t], given)
+            )
             future /= future.sum(0)
 
     def _forward(self, shown: Tensor, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -54,23 +54,42 @@ def grammar() -> Automaton:
         other = (topic, 1 - turn)
         over = build.joint()
         build.text(over, "", free[other], 1 - NEW_TOPIC)
-        elsewhere = [begin for (new_topic, _), begin in free.items() if new_topic != topic]
+        elsewhere = [
+            begin for (new_topic, _), begin in free.items() if new_topic != topic
+        ]
         for begin in elsewhere:
             build.text(over, "", begin, NEW_TOPIC / len(elsewhere))
-        _speech(build, topic, turn, free[topic, turn], asked[topic, turn], over, asked[other])
+        _speech(
+            build,
+            topic,
+            turn,
+            free[topic, turn],
+            asked[topic, turn],
+            over,
+            asked[other],
+        )
 
     automaton = build.automaton(free[scenes[0]])
     # Tell spaces and punctuation from the words that they were built with.
     descriptions = list(automaton.descriptions)
     for state, character in enumerate(automaton.characters):
         if not character.isalpha():
-            descriptions[state] = {**descriptions[state], "word": "space or punctuation"}
+            descriptions[state] = {
+                **descriptions[state],
+                "word": "space or punctuation",
+            }
 
     return replace(automaton, descriptions=tuple(descriptions))
 
 
 def _speech(
-    build: Builder, topic: words.Topic, turn: int, free: int, asked: int, over: int, answer: int
+    build: Builder,
+    topic: words.Topic,
+    turn: int,
+    free: int,
+    asked: int,
+    over: int,
+    answer: int,
 ) -> None:
     """One speech: a heading and sentences.
 
@@ -103,7 +122,9 @@ def _speech(
 
     # An exclamation.
     called, shouted = build.joints(2)
-    exclaiming.choice(sentence, _weighted(words.OATHS, ", ", total=0.15), called, word="oath")
+    exclaiming.choice(
+        sentence, _weighted(words.OATHS, ", ", total=0.15), called, word="oath"
+    )
     _noun_phrase(exclaiming, topic, called, shouted)
     exclaiming.text(shouted, "!", ended)
 
@@ -160,7 +181,9 @@ def _noun_phrase(build: Builder, topic: words.Topic, start: int, end: int) -> No
         _noun(part, topic, noun, noun_ending, end)
 
 
-def _noun(build: Builder, topic: words.Topic, start: int, ending: str, end: int) -> None:
+def _noun(
+    build: Builder, topic: words.Topic, start: int, ending: str, end: int
+) -> None:
     stem = build.joint()
     build.choice(start, _weighted(topic.nouns, ""), stem, word="noun")
     build.text(stem, ending, end, word="noun ending")
@@ -171,7 +194,9 @@ def _weighted(
 ) -> dict[str, float]:
     """Words, each with `after` behind it, and weights 1 / (rank + 10) (Mandelbrot 1953), scaled to
     sum to `total`."""
-    weights = {word + after: 1 / (rank + 10) for rank, word in enumerate(choices, start=1)}
+    weights = {
+        word + after: 1 / (rank + 10) for rank, word in enumerate(choices, start=1)
+    }
     if total is None:
         return weights
 

@@ -13,7 +13,11 @@ from math import gcd
 TOPIC_VOWELS = "aeio"
 NAMES = (("MAVU", "ODRI"), ("SELV", "BRUZ"), ("TIBO", "LYNK"), ("ROVA", "GUDD"))
 
-NOUNS = ("btmgpsr", "lnrm", "ktd")  # the consonants before the vowel, then those after it
+NOUNS = (
+    "btmgpsr",
+    "lnrm",
+    "ktd",
+)  # the consonants before the vowel, then those after it
 VERBS = ("dfvhlw", "nsrl", "kpt")
 ADJECTIVES = ("gbdfn", "zvxw")
 
@@ -61,5 +65,9 @@ def _words(consonants: tuple[str, ...], vowel: str, shift: int) -> tuple[str, ..
     """Every combination of the consonants, with the vowel after the first of them."""
     words = [onset + vowel + "".join(rest) for onset, *rest in product(*consonants)]
     # A stride that is coprime to the number of words spreads similar words over the ranks.
-    stride = next(n for n in range(len(words) // 3, len(words)) if gcd(n, len(words)) == 1)
-    return tuple(words[(rank * stride + shift) % len(words)] for rank in range(len(words)))
+    stride = next(
+        n for n in range(len(words) // 3, len(words)) if gcd(n, len(words)) == 1
+    )
+    return tuple(
+        words[(rank * stride + shift) % len(words)] for rank in range(len(words))
+    )

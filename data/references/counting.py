@@ -49,7 +49,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
 
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
-    alive = np.ones(len(truth), dtype=bool)  # the smaller contexts were seen in training
+    alive = np.ones(
+        len(truth), dtype=bool
+    )  # the smaller contexts were seen in training
     for size, before in product(range(1, MAX_TOTAL + 1), range(MAX_SIDE + 1)):
         # Contexts grow left and right in turn, left first, then on one side only once the other has
         # no more characters.
@@ -63,7 +65,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         pairs, pair_counts = _count_pairs(training, before, after, n_chars, contexts)
         context_of_pair = pairs // n_chars
         # of each context: the characters seen in it, and how many of them are different
-        totals = np.bincount(context_of_pair, pair_counts, len(contexts)).astype(np.int64)
+        totals = np.bincount(context_of_pair, pair_counts, len(contexts)).astype(
+            np.int64
+        )
         types = np.bincount(context_of_pair, minlength=len(contexts))
         is_seen = totals[context] > 0
         alive[asked[~is_seen]] = False
@@ -103,7 +107,9 @@ def context_hashes(ids: Ints, positions: Ints, before: int, after: int) -> Hashe
 
 def mixed(hashes: Hashes, ids: Ints) -> Hashes:
     """The hashes of contexts with one more character each."""
-    products = (hashes + ids.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
+    products = (hashes + ids.astype(np.uint64)) * np.uint64(
+        0x9E3779B97F4A7C15
+    )  # modulo 2^64
     return products ^ (products >> np.uint64(29))
 
 
@@ -134,7 +140,9 @@ def _count_pairs(
         kept = contexts[nearest] == hashes
         new = nearest[kept] * n_chars + training[offsets[kept]]
         new_pairs, new_counts = np.unique(new, return_counts=True)
-        pairs, inverse = np.unique(np.concatenate([pairs, new_pairs]), return_inverse=True)
+        pairs, inverse = np.unique(
+            np.concatenate([pairs, new_pairs]), return_inverse=True
+        )
         weights = np.concatenate([counts, new_counts])
         counts = np.bincount(inverse, weights=weights).astype(np.int64)
 

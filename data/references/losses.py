@@ -37,7 +37,9 @@ def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
     return f"{losses} not apply to {tokens}"
 
 
-def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
+def unigram_loss(
+    training_counts: torch.Tensor, validation_counts: torch.Tensor
+) -> float:
     """Mean loss, in nats, of predicting every validation token by its frequency in the training
     text.
 
@@ -97,12 +99,22 @@ def _count(corpus: Corpus) -> np.ndarray:
     validation = validation_set(validation_ids)
     training = vocabulary.encode(corpus.training).numpy()
     counts = count(
-        training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary
+        training,
+        validation.windows.numpy(),
+        validation.masked.numpy(),
+        vocabulary.n_ordinary,
     )
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
 
 def _floor(corpus: Corpus) -> np.ndarray:
     assert corpus.automaton is not None
-    validation = validation_set(Vocabulary(corpus.automaton.alphabet).encode(corpus.validation))
-    return Floor(corpus.automaton).losses(validation.windows, validation.masked).sum(dim=1).numpy()
+    validation = validation_set(
+        Vocabulary(corpus.automaton.alphabet).encode(corpus.validation)
+    )
+    return (
+        Floor(corpus.automaton)
+        .losses(validation.windows, validation.masked)
+        .sum(dim=1)
+        .numpy()
+    )

@@ -41,7 +41,9 @@ class References:
             context = multiprocessing.get_context("spawn")
             self._receiver, sender = context.Pipe(duplex=False)
             # A daemon neither outlives the run nor keeps it from ending.
-            context.Process(target=_compute_in_process, args=(corpus, sender), daemon=True).start()
+            context.Process(
+                target=_compute_in_process, args=(corpus, sender), daemon=True
+            ).start()
             sender.close()
 
     def is_complete(self, wait_seconds: float = 0.0) -> bool:
@@ -75,7 +77,9 @@ class References:
 
 
 def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C and ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the run handles Ctrl-C and ends this process
     os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with contextlib.suppress(BrokenPipeError):  # the run ended first

@@ -31,10 +31,15 @@ from data.tasks.task import (
     Task,
 )
 
-SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
+SEEDS = {
+    REPORT: (2, 3),
+    SELECTION: (4, 5),
+}  # of the pool and of the test; pretraining has 1
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech
-CHARACTERS_PER_SPEECH = 500  # that are written: far more than a speech of at most 159 needs
+CHARACTERS_PER_SPEECH = (
+    500  # that are written: far more than a speech of at most 159 needs
+)
 PIECE = 60  # characters of a speech in `follows`
 PARAGRAPH = "\n\n"  # between speeches
 CEILING_TEXTS = 400  # of the test; all of them would take minutes
@@ -74,7 +79,9 @@ def shown(texts: list[str]) -> Tensor:
     id_of = {character: i for i, character in enumerate(grammar().alphabet + "_")}
     longest = max(map(len, texts))
     padded = "".join(text.ljust(longest, "_") for text in texts)
-    return torch.tensor([id_of[character] for character in padded]).view(len(texts), longest)
+    return torch.tensor([id_of[character] for character in padded]).view(
+        len(texts), longest
+    )
 
 
 def log_probabilities(texts: list[str]) -> Tensor:
@@ -137,7 +144,9 @@ def _labelled(name: str, kind: str, distinction: str, use: str) -> Task:
     def ceiling() -> float:
         texts = [example.texts[0] for example in test[:CEILING_TEXTS]]
         beliefs_of = beliefs_about if kind == CHARACTER else beliefs_about_speeches
-        has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
+        has_label = torch.tensor(
+            [value != NONE for value in floor().values(distinction)]
+        )
         beliefs = beliefs_of(distinction, texts)[:, has_label]
         # each character counts as far as it has a label
         return float(beliefs.amax(1).sum() / beliefs.sum())
@@ -164,7 +173,13 @@ def follows(use: str) -> Task:
     """
     pool, test = _parts(_pairs_of_speeches, use)
     texts = [example.texts for example in test[:CEILING_TEXTS]]
-    return Task("follows", PAIR, pool, test, lambda: float(log_odds(texts).abs().sigmoid().mean()))
+    return Task(
+        "follows",
+        PAIR,
+        pool,
+        test,
+        lambda: float(log_odds(texts).abs().sigmoid().mean()),
+    )
 
 
 def log_odds(pairs: list[tuple[str, ...]]) -> Tensor:
@@ -216,7 +231,9 @@ def _some_broken(n: int, seed: int) -> list[Example]:
     whole = [PARAGRAPH + HEADING + text + PARAGRAPH for text in changed]
     is_broken = log_probabilities(whole).isinf().tolist()
     examples = []
-    for speech, text in zip(written[: n // 2], compress(changed, is_broken), strict=False):
+    for speech, text in zip(
+        written[: n // 2], compress(changed, is_broken), strict=False
+    ):
         examples.append(Example((speech.text,), "grammatical"))
         examples.append(Example((text,), "broken"))
 
@@ -234,7 +251,9 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
         word = classes[i]
         if word == "verb ending":
             is_singular = character == words.SINGULAR_VERB
-            changes.append((i, words.PLURAL_VERB if is_singular else words.SINGULAR_VERB))
+            changes.append(
+                (i, words.PLURAL_VERB if is_singular else words.SINGULAR_VERB)
+            )
         elif word == "noun ending":
             changes.append((i, ""))
         elif word == "noun" and classes[i + 1] not in ("noun", "noun ending"):
@@ -242,7 +261,9 @@ def broken(speech: Speech, generator: np.random.Generator) -> str:
         elif character in ".?":
             changes.append((i, "." if character == "?" else "?"))
         if word in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
-            changes += [(i, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
+            changes += [
+                (i, vowel) for vowel in words.TOPIC_VOWELS if vowel != character
+            ]
 
     i, new = changes[generator.integers(len(changes))]
     return text[:i] + new + text[i + 1 :]

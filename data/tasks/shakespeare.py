@@ -12,7 +12,17 @@ from itertools import chain, pairwise
 import numpy as np
 
 from data.corpus import TINY_SHAKESPEARE, load_corpus
-from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TASKS, TEXT, Example, Task
+from data.tasks.task import (
+    CHARACTER,
+    CHOICE,
+    N_POOL,
+    N_TEST,
+    REPORT,
+    TASKS,
+    TEXT,
+    Example,
+    Task,
+)
 from data.text.sources import CorpusError
 
 WINDOW = 128  # characters of an example of tagging
@@ -56,7 +66,9 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
 
     Raises CorpusError if no two speakers do, or if their speeches are too few.
     """
-    pool, test = (SPEECH.findall(text.replace("\r\n", "\n")) for text in parts(use, corpus))
+    pool, test = (
+        SPEECH.findall(text.replace("\r\n", "\n")) for text in parts(use, corpus)
+    )
     n_in_pool = Counter(who for who, _ in pool)
     n_in_test = Counter(who for who, _ in test)
     n_in_both = n_in_pool & n_in_test  # the smaller one of the two
@@ -66,7 +78,9 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
         raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
 
     def examples(speeches: list[tuple[str, str]]) -> list[Example]:
-        return [Example((text[:LONGEST],), who) for who, text in speeches if who in speakers]
+        return [
+            Example((text[:LONGEST],), who) for who, text in speeches if who in speakers
+        ]
 
     sampled = _sampled("speaker", TEXT, examples(pool), examples(test))
     n_pool = len(sampled.pool)

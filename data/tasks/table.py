@@ -33,14 +33,17 @@ def from_csv(path: Path) -> Task:
     if kind is None or len(set(columns)) < len(columns):
         raise CorpusError(
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
-            " labels, in lower case, separated by commas; it has " + (", ".join(columns) or "none")
+            " labels, in lower case, separated by commas; it has "
+            + (", ".join(columns) or "none")
         )
 
     examples = {}  # with their splits; equal rows count once
     for number, row in enumerate(rows, start=1):
         split = row.pop("split", "") or ""
         if split not in SPLITS:
-            raise CorpusError(f"row {number} of {path}: split must be train or test, or empty")
+            raise CorpusError(
+                f"row {number} of {path}: split must be train or test, or empty"
+            )
         try:
             examples[_example(row, kind), split] = None
         except ValueError as error:
@@ -55,7 +58,9 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
         return list(reader.fieldnames or ()), list(reader)
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is not UTF-8: save it as a CSV file in UTF-8") from error
+        raise CorpusError(
+            f"{path} is not UTF-8: save it as a CSV file in UTF-8"
+        ) from error
     except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(
@@ -77,7 +82,9 @@ def _example(row: dict[str, str], kind: str) -> Example:
 
     label = row.get("label") or row["labels"]
     if not label.isprintable():
-        raise ValueError(f"the label {label[:40]!r} has a character that cannot be printed")
+        raise ValueError(
+            f"the label {label[:40]!r} has a character that cannot be printed"
+        )
     if kind == PAIR:
         return Example((row["text_a"], row["text_b"]), label)
 
@@ -117,7 +124,9 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     strata = {stratum(example) for example, _ in examples}
     rare = sorted(label for label in strata if counts[label] < FEWEST)
     if rare and kind == CHARACTER:
-        raise CorpusError(f"{name} has {len(pool)} different training texts: {FEWEST} are needed")
+        raise CorpusError(
+            f"{name} has {len(pool)} different training texts: {FEWEST} are needed"
+        )
     if rare:
         raise CorpusError(
             f"{name}: {len(rare)} of {len(strata)} labels have fewer than {FEWEST} different"

@@ -9,7 +9,12 @@ import numpy as np
 N_POOL = 1_024  # labelled examples; a draw of labels is a part of them
 N_TEST = 2_000  # test examples, or as many as the text has
 REPORT, SELECTION = "report", "selection"  # the uses of a task: their texts differ
-CHARACTER, TEXT, PAIR, CHOICE = "character", "text", "pair", "choice"  # the kinds of tasks
+CHARACTER, TEXT, PAIR, CHOICE = (
+    "character",
+    "text",
+    "pair",
+    "choice",
+)  # the kinds of tasks
 Labels = Sequence[str | None]  # per character; None where a character has no label
 
 
@@ -33,14 +38,18 @@ class Task:
     kind: str  # character, text, pair, or choice
     pool: Sequence[Example]
     test: Sequence[Example]
-    ceiling: Callable[[], float] | None = None  # expected accuracy of the Bayes-optimal classifier
+    ceiling: Callable[[], float] | None = (
+        None  # expected accuracy of the Bayes-optimal classifier
+    )
 
     @property
     def labels(self) -> list[str]:
         """The labels of the pool, sorted."""
         labels = set()
         for example in self.pool:
-            labels.update([example.label] if isinstance(example.label, str) else example.label)
+            labels.update(
+                [example.label] if isinstance(example.label, str) else example.label
+            )
 
         return sorted(filter(None, labels))
 
@@ -49,8 +58,15 @@ class Task:
 
         In a `text` or `pair` task each label has as equal a number as the pool allows.
         """
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self.pool)).tolist()
-        if self.kind in (TEXT, PAIR):  # the first of each label, then the second of each, ...
+        order = (
+            np.random.Generator(np.random.PCG64(seed))
+            .permutation(len(self.pool))
+            .tolist()
+        )
+        if self.kind in (
+            TEXT,
+            PAIR,
+        ):  # the first of each label, then the second of each, ...
             seen = Counter[str | Labels]()
             rank = {}
             for i in order:

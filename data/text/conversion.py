@@ -55,7 +55,9 @@ def convert(
                 n_chars += len(block.text)
             n_chars_done(len(block.text))
         noted = time.monotonic()
-        for part, block, ids, ends in parallel_map(partial(_encoded, vocabulary, dtype), parts):
+        for part, block, ids, ends in parallel_map(
+            partial(_encoded, vocabulary, dtype), parts
+        ):
             if part == TRAINING:
                 n_ids_before = files[TRAINING].tell() // dtype.itemsize
                 files[DOCUMENTS].write(np.add(ends, [n_ids_before, n_chars]).data)
@@ -69,7 +71,8 @@ def convert(
         note(n_done)
 
     counts = {
-        Path(part).stem: _counts(folder / part, dtype, n_ids) for part in (TRAINING, VALIDATION)
+        Path(part).stem: _counts(folder / part, dtype, n_ids)
+        for part in (TRAINING, VALIDATION)
     }
     write_json(folder / "done.json", {"dtype": dtype.name, "counts": counts})
 
@@ -91,7 +94,9 @@ def _output(
 
     with ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "ab")) for name in FILES}
-        if any(progress[name] > file.tell() for name, file in files.items()):  # a damaged folder
+        if any(
+            progress[name] > file.tell() for name, file in files.items()
+        ):  # a damaged folder
             progress = dict.fromkeys(progress, 0)
         for name, file in files.items():
             file.seek(file.truncate(progress[name]))
@@ -118,7 +123,9 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     return sum(parallel_map(counted, offsets), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
-def parts_of(sources: Sequence[Source], n_training: Sequence[int]) -> Iterator[tuple[str, Block]]:
+def parts_of(
+    sources: Sequence[Source], n_training: Sequence[int]
+) -> Iterator[tuple[str, Block]]:
     """Each block of the files with the part that it belongs to; a block at the border is cut."""
     for source, n in zip(sources, n_training, strict=True):
         yield from _parts_of_file(source, n)

@@ -20,7 +20,9 @@ def downloaded(
     announce(f"downloading tiny Shakespeare ({N_BYTES / 1e6:.1f} MB)")
     content = download(URL, N_BYTES)
     check(content, f"the file at {URL}")
-    with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
+    with reporting_os_errors(
+        announce, f"{str(cached)!r}, so the text will be downloaded again"
+    ):
         write_atomically(cached, content)
 
     return content.decode("utf-8")

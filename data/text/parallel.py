@@ -10,7 +10,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def parallel_map(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
     """The results for all items, in their order. Only a few items are in memory at the same time.
 
     Threads are enough, because NumPy and tokenizers release Python's lock while they work.

@@ -21,7 +21,9 @@ from runs.errors import InputError
 BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
 COLUMN = "text"  # of Parquet files
 ROWS = 16  # of Parquet files that are decoded at once
-DOCUMENT = 200  # characters; shorter rows, such as headings, may be equal without being copies
+DOCUMENT = (
+    200  # characters; shorter rows, such as headings, may be equal without being copies
+)
 FORMATS = {  # how compressed files begin
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "Zstandard",
@@ -82,7 +84,9 @@ def list_sources(path: Path) -> list[Source]:
         for file in _files(path, ()):
             status = file.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise CorpusError(f"data.corpus: {str(file)!r} is not a regular file: remove it")
+                raise CorpusError(
+                    f"data.corpus: {str(file)!r} is not a regular file: remove it"
+                )
             if not status.st_size:
                 raise CorpusError(f"data.corpus: {str(file)!r} is empty: remove it")
             sources.append(Source(file, status.st_size, status.st_mtime_ns))
@@ -122,12 +126,16 @@ def read_blocks(source: Source) -> Iterator[Block]:
             yield from _parquet_blocks(source.path)
         else:
             with _opened(source.path) as file:
-                yield from _document(_decoded(file, f"data.corpus: {str(source.path)!r}"))
+                yield from _document(
+                    _decoded(file, f"data.corpus: {str(source.path)!r}")
+                )
     except CorpusError:
         raise
     except Exception as error:  # each decompressor has errors of its own
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise CorpusError(f"data.corpus: cannot read {str(source.path)!r} ({reason})") from error
+        raise CorpusError(
+            f"data.corpus: cannot read {str(source.path)!r} ({reason})"
+        ) from error
     source.check_unchanged()
 
 
@@ -205,7 +213,9 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
             documents = []
             size = 0
         if len(document) > BLOCK:
-            yield from _document(document[i : i + BLOCK] for i in range(0, len(document), BLOCK))
+            yield from _document(
+                document[i : i + BLOCK] for i in range(0, len(document), BLOCK)
+            )
         else:
             documents.append(document)
             size += len(document)
@@ -219,7 +229,9 @@ def _rows(path: Path) -> Iterator[str]:
     file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)
     columns = {field.name: str(field.type) for field in file.schema_arrow}
     if columns.get(COLUMN) not in ("string", "large_string"):
-        others = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
+        others = ", ".join(
+            f"{name!r} ({kind})" for name, kind in [*columns.items()][:10]
+        )
         raise CorpusError(
             f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {others})"
         )

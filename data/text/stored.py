@@ -21,7 +21,9 @@ from data.vocabulary import Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes
 
-SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting
+SAMPLE = (
+    4_000_000  # characters of each part: the sample for strategies, BPE and counting
+)
 PIECE = 4_000  # characters of the sample that follow each other in the text
 VERSION = 4  # of the conversion; a new version converts again
 
@@ -31,9 +33,15 @@ def path_of_large_text(name: str, in_memory: int) -> Path | None:
     `in_memory` bytes. None for any other name."""
     try:
         path = Path(name).expanduser()
-        is_large = path.is_file() and (path.stat().st_size > in_memory or not is_plain(path))
+        is_large = path.is_file() and (
+            path.stat().st_size > in_memory or not is_plain(path)
+        )
         return path.resolve() if is_large or (name and path.is_dir()) else None
-    except (OSError, RuntimeError, ValueError):  # such a name fails again where the text is read
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ):  # such a name fails again where the text is read
         return None
 
 
@@ -43,7 +51,9 @@ class StoredIds:
     def __init__(self, path: Path, dtype: str, counts: Mapping[str, list[int]]):
         """Map a file of ids. Raises OSError, CorpusError if it is empty, or ValueError if it is not
         whole."""
-        self.counts = torch.tensor(counts[path.stem])  # [n_ids_in_text] how often each id occurs
+        self.counts = torch.tensor(
+            counts[path.stem]
+        )  # [n_ids_in_text] how often each id occurs
         if not self.counts.sum():
             raise CorpusError(
                 f"data.corpus: the text is too short: its {path.stem} part has no tokens"
@@ -92,7 +102,9 @@ class StoredText:
     announce: Callable[[str], None] = field(repr=False)
 
     @classmethod
-    def open(cls, path: Path, cache: Path, announce: Callable[[str], None]) -> "StoredText":
+    def open(
+        cls, path: Path, cache: Path, announce: Callable[[str], None]
+    ) -> "StoredText":
         """List and survey the files of a text. Raises CorpusError."""
         sources = list_sources(path)
         cache = cache / "texts" / _short_hash(str(path))
@@ -125,7 +137,9 @@ class StoredText:
             folder, *rest = file.path.relative_to(path).parts or "."
             return folder if rest else "."
 
-        kept = sorted((file for file in files if first[file.sha256] is file), key=folder_of)
+        kept = sorted(
+            (file for file in files if first[file.sha256] is file), key=folder_of
+        )
         return cls(kept, list(map(folder_of, kept)), cache, announce)
 
     @cached_property
@@ -163,7 +177,9 @@ class StoredText:
         if len(hashes) == 1 and is_plain(self.files[0].path):
             return hashes[0]
         if len(hashes) > 1:
-            hashes = [f"{one} {n}" for one, n in zip(hashes, self.n_training, strict=True)]
+            hashes = [
+                f"{one} {n}" for one, n in zip(hashes, self.n_training, strict=True)
+            ]
 
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -183,7 +199,10 @@ class StoredText:
 
     def _sampled(self) -> tuple[str, str]:
         n_training = sum(self.n_training)
-        ranges = {TRAINING: pieces(n_training), VALIDATION: pieces(self.n_chars - n_training)}
+        ranges = {
+            TRAINING: pieces(n_training),
+            VALIDATION: pieces(self.n_chars - n_training),
+        }
         offsets = dict.fromkeys(ranges, 0)
         texts: dict[str, list[str]] = {part: [] for part in ranges}
         with shown("sampling", self.n_chars, " characters") as bar:
@@ -197,7 +216,9 @@ class StoredText:
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
         # what decides the ids
-        numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}
+        numbering = vocabulary.description() | {
+            "special_tokens": vocabulary.unknown_token
+        }
         folder = self.cache / _short_hash(json.dumps([self.sha256, numbering, VERSION]))
         try:
             with locked(self.cache / "lock", self.announce):
@@ -235,7 +256,9 @@ class StoredTokens:
             StoredIds(folder / name, done["dtype"], done["counts"])
             for name in (TRAINING, VALIDATION)
         )
-        ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2))
+        ends = torch.from_numpy(
+            np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2)
+        )
         if not len(ends) or ends[-1, 0] != len(training):
             raise ValueError(f"{DOCUMENTS} is not whole")
 
@@ -268,4 +291,6 @@ def _short_hash(text: str) -> str:
 
 def shown(task: str, total: int, unit: str) -> tqdm:
     """A progress bar on a terminal."""
-    return tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5)
+    return tqdm(
+        total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5
+    )

@@ -54,9 +54,13 @@ def survey(
         )
 
     n_bytes_read(sum(source.size for source in sources) - n_bytes)
-    for source, counted in groupby(parallel_map(_count, _blocks(new)), key=itemgetter(0)):
+    for source, counted in groupby(
+        parallel_map(_count, _blocks(new)), key=itemgetter(0)
+    ):
         entry = _summed(source, counted, n_bytes_read)
-        append_line(cache, _line(entry))  # an interrupted survey goes on from the last line
+        append_line(
+            cache, _line(entry)
+        )  # an interrupted survey goes on from the last line
         lines.append(entry)
         known[source.path] = entry
         entries[source] = entry
@@ -140,7 +144,11 @@ def _summed(
     of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
     n_chars = int(counts.sum())
     return Surveyed(
-        **vars(source), sha256=sha256, n_chars=n_chars, counts=of_characters, n_copies=n_copies
+        **vars(source),
+        sha256=sha256,
+        n_chars=n_chars,
+        counts=of_characters,
+        n_copies=n_copies,
     )
 
 

@@ -17,7 +17,9 @@ class PiecesOfUtf8(Vocabulary):
 
     is_characters = False
 
-    def number_tokens(self, texts: Mapping[str, bytes], special_tokens: Iterable[str]) -> None:
+    def number_tokens(
+        self, texts: Mapping[str, bytes], special_tokens: Iterable[str]
+    ) -> None:
         super().number_tokens(texts, special_tokens)
         begins = []
         for surface in self.surfaces:
@@ -25,14 +27,18 @@ class PiecesOfUtf8(Vocabulary):
 
         self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
         # [n_tokens] in UTF-8
-        self._contents = self.surfaces + [token.encode() for token in self.shown_special]
+        self._contents = self.surfaces + [
+            token.encode() for token in self.shown_special
+        ]
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not
         UTF-8 as U+FFFD."""
         return _decoded(b"".join(self._content(ids)))[0]
 
-    def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor]:
+    def text_of(
+        self, ids: torch.Tensor, original: str | None = None
+    ) -> tuple[str, torch.Tensor]:
         """The text of the tokens, which may differ from `original`, because a tokenizer may drop
         spaces or capitals.
 
@@ -46,7 +52,9 @@ class PiecesOfUtf8(Vocabulary):
         if not len(char_of_byte):
             return text, torch.zeros(len(ids), dtype=torch.int64)
 
-        return text, torch.from_numpy(char_of_byte[begins.clip(max=len(char_of_byte) - 1)])
+        return text, torch.from_numpy(
+            char_of_byte[begins.clip(max=len(char_of_byte) - 1)]
+        )
 
     def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
         listed = ids.tolist() if isinstance(ids, torch.Tensor) else ids
@@ -72,7 +80,9 @@ def _decoded(content: bytes) -> tuple[str, np.ndarray]:
     text = content.decode("utf-8", "surrogateescape")
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     escaped = (codes >= 0xDC80) & (codes <= 0xDCFF)
-    n_bytes = np.where(escaped, 1, 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000))
+    n_bytes = np.where(
+        escaped, 1, 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+    )
     if escaped.any():
         codes = np.where(escaped, ord(REPLACEMENT), codes)
         text = codes.astype("<u4").tobytes().decode("utf-32-le")
@@ -93,7 +103,9 @@ class ByteVocabulary(PiecesOfUtf8):
     def encode(self, text: str) -> torch.Tensor:
         """Token ids (int64) of a text, one per byte of its UTF-8. Raises ValueError for a lone
         surrogate."""
-        return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64))
+        return torch.from_numpy(
+            np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)
+        )
 
     def description(self) -> dict[str, Any]:
         return {"tokens": self.tokens, "special_tokens": self.special_tokens}

@@ -15,7 +15,10 @@ from data.vocabulary import MASK, PAD, Vocabulary
 
 
 def vocabulary_of(
-    tokens: str, corpus: Corpus, special_tokens: Iterable[str], announce: Callable[[str], None]
+    tokens: str,
+    corpus: Corpus,
+    special_tokens: Iterable[str],
+    announce: Callable[[str], None],
 ) -> Vocabulary:
     """The vocabulary of bytes or subwords for a corpus.
 
@@ -33,12 +36,16 @@ def vocabulary_of(
     vocabulary = SubwordVocabulary(bpe(corpus, size, announce), special_tokens)
     n = vocabulary.n_ordinary
     if n < size:
-        announce(f"data.tokens={tokens}: the text has only {n:,} tokens that are frequent")
+        announce(
+            f"data.tokens={tokens}: the text has only {n:,} tokens that are frequent"
+        )
 
     return vocabulary
 
 
-def load_vocabulary(description: Mapping[str, Any], tokenizer: Any = None) -> Vocabulary:
+def load_vocabulary(
+    description: Mapping[str, Any], tokenizer: Any = None
+) -> Vocabulary:
     """The vocabulary that a run has saved as vocabulary.json. Raises TokensError.
 
     If its tokens are custom, `tokenizer` is the user's, which `description["source"]` names.
@@ -51,7 +58,9 @@ def load_vocabulary(description: Mapping[str, Any], tokenizer: Any = None) -> Vo
         return SubwordVocabulary(description["tokenizer"], special_tokens)
     if tokens == CUSTOM:
         if tokenizer is None:
-            raise TokensError("its tokens are custom, but the run has no tokenizer of the user's")
+            raise TokensError(
+                "its tokens are custom, but the run has no tokenizer of the user's"
+            )
         return CustomVocabulary(tokenizer, description["source"], special_tokens)
 
     return Vocabulary(description["characters"], special_tokens)

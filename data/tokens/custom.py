@@ -14,7 +14,9 @@ from data.vocabulary import MASK, PAD
 class Tokenizer(Protocol):
     """All that a tokenizer needs. Folio adds the special tokens."""
 
-    tokens: Sequence[str | bytes]  # the text of each token, spaces included; its index is its id
+    tokens: Sequence[
+        str | bytes
+    ]  # the text of each token, spaces included; its index is its id
 
     def encode(self, text: str) -> Sequence[int] | torch.Tensor:
         """The ids of a text."""
@@ -42,11 +44,15 @@ class CustomVocabulary(PiecesOfUtf8):
         texts = {}
         for token in tokenizer.tokens:
             if not isinstance(token, str | bytes):
-                raise TokensError(f"data.tokens: the token {token!r} is neither str nor bytes")
+                raise TokensError(
+                    f"data.tokens: the token {token!r} is neither str nor bytes"
+                )
             text = token.encode("utf-8", "replace") if isinstance(token, str) else token
             name = text.decode("utf-8", "backslashreplace")
             if name in texts or name in special_tokens:
-                raise TokensError(f"data.tokens: the tokenizer has the token {token!r} twice")
+                raise TokensError(
+                    f"data.tokens: the tokenizer has the token {token!r} twice"
+                )
             texts[name] = text
 
         if not texts:
@@ -68,4 +74,8 @@ class CustomVocabulary(PiecesOfUtf8):
         return ids
 
     def description(self) -> dict[str, Any]:
-        return {"tokens": CUSTOM, "special_tokens": self.special_tokens, "source": self.source}
+        return {
+            "tokens": CUSTOM,
+            "special_tokens": self.special_tokens,
+            "source": self.source,
+        }

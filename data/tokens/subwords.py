@@ -56,7 +56,9 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
     Raises TokensError.
     """
     try:
-        with as_tokens_error(f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face"):
+        with as_tokens_error(
+            f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face"
+        ):
             content = json.loads(read_bytes(path))
             tokenizer = renumbered(content.get("tokenizer", content))
             load(tokenizer)
@@ -145,11 +147,15 @@ def load(content: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
     """
     with without_stderr():
         tokenizer = library().Tokenizer.from_str(json.dumps(content))
-        with contextlib.suppress(Exception):  # it may not know the text; a panic is no Exception
+        with contextlib.suppress(
+            Exception
+        ):  # it may not know the text; a panic is no Exception
             tokenizer.encode_batch_fast([TRIAL])
         vocab = tokenizer.get_vocab()
         ordinary = sorted(vocab.keys() - {PAD, MASK, UNK}, key=vocab.__getitem__)
-        return tokenizer, dict(zip(ordinary, surfaces(tokenizer, content, ordinary), strict=True))
+        return tokenizer, dict(
+            zip(ordinary, surfaces(tokenizer, content, ordinary), strict=True)
+        )
 
 
 class SubwordVocabulary(PiecesOfUtf8):
@@ -157,7 +163,9 @@ class SubwordVocabulary(PiecesOfUtf8):
 
     tokens = SUBWORDS
 
-    def __init__(self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)):
+    def __init__(
+        self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)
+    ):
         """`tokenizer` is a tokenizer.json that has been `renumbered`; it decides whether there is
         an `[UNK]`. Raises TokensError."""
         self.tokenizer = dict(tokenizer)
@@ -175,9 +183,13 @@ class SubwordVocabulary(PiecesOfUtf8):
         """Token ids (int64) of a text. Raises TokensError if a part of it has no token."""
         pieces = list(pieces_of(text, PIECE))
         with as_tokens_error("the tokenizer cannot encode the text"):
-            encodings = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
+            encodings = self._tokenizer.encode_batch_fast(
+                pieces, add_special_tokens=False
+            )
 
-        ids = torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings])
+        ids = torch.cat(
+            [torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings]
+        )
         if torch.isin(ids, torch.tensor([self.padding_token, self.mask_token])).any():
             raise TokensError(
                 f"the tokenizer reads {PAD} or {MASK} in the text as a special token: remove it"
@@ -204,7 +216,9 @@ def pieces_of(text: str, size: int) -> Iterator[str]:
     yield text[begin:]
 
 
-def surfaces(tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]) -> list[bytes]:
+def surfaces(
+    tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]
+) -> list[bytes]:
     """The text of each ordinary token in UTF-8, spaces included: " the" for the token ▁the, "ing"
     for ##ing."""
     decoder = content.get("decoder") or {}
@@ -238,7 +252,9 @@ def decoded_alone(tokenizer: Any, n: int) -> list[str]:
     before = texts[anchor]
     after = tokenizer.decode([anchor, anchor], skip_special_tokens=False)[len(before) :]
     sequences = [[anchor, i, anchor] for i in range(n)]
-    for i, text in enumerate(tokenizer.decode_batch(sequences, skip_special_tokens=False)):
+    for i, text in enumerate(
+        tokenizer.decode_batch(sequences, skip_special_tokens=False)
+    ):
         rest = text.removeprefix(before)
         if text.startswith(before) and rest.endswith(after):
             texts[i] = rest.removesuffix(after)
@@ -251,4 +267,7 @@ def byte_alphabet() -> list[str]:
     GPT-2)."""
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in shown]
-    return [chr(byte) if byte in shown else chr(256 + hidden.index(byte)) for byte in range(256)]
+    return [
+        chr(byte) if byte in shown else chr(256 + hidden.index(byte))
+        for byte in range(256)
+    ]

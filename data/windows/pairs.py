@@ -73,14 +73,18 @@ class PairWindows(Windows):
         n_first, n_second = _lengths(seq_len)
         draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
         first, second, labels = draw(batch_size, n_first, n_second)
-        offsets = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
+        offsets = torch.cat(
+            [first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1
+        )
         tokens = self.ids[offsets]
         tokens[:, 0] = self.cls_token
         tokens[:, n_first + 1] = self.sep_token
         tokens[:, -1] = self.sep_token
         segments = torch.zeros_like(tokens)
         segments[:, n_first + 2 :] = 1
-        return WindowBatch(tokens, offsets, extras={"segments": segments, "pair_labels": labels})
+        return WindowBatch(
+            tokens, offsets, extras={"segments": segments, "pair_labels": labels}
+        )
 
     def _next_sentence(
         self, batch_size: int, n_first: int, n_second: int
@@ -103,10 +107,16 @@ class PairWindows(Windows):
     ) -> tuple[torch.Tensor, ...]:
         in_order = self._coins(batch_size)
         longer = max(n_first, n_second)
-        meeting = (longer + self._integers(len(self.ids) - 2 * longer + 1, batch_size))[:, None]
+        meeting = (longer + self._integers(len(self.ids) - 2 * longer + 1, batch_size))[
+            :, None
+        ]
         kept = in_order[:, None]
-        first = meeting + torch.where(kept, self._range(-n_first, 0), self._range(0, n_first))
-        second = meeting + torch.where(kept, self._range(0, n_second), self._range(-n_second, 0))
+        first = meeting + torch.where(
+            kept, self._range(-n_first, 0), self._range(0, n_first)
+        )
+        second = meeting + torch.where(
+            kept, self._range(0, n_second), self._range(-n_second, 0)
+        )
         return first, second, in_order
 
     def _usable_borders(self, seq_len: int) -> tuple[int, int]:
@@ -130,10 +140,14 @@ def _lengths(seq_len: int) -> tuple[int, int]:
     return seq_len - N_SPECIAL - n_second, n_second
 
 
-def speech_borders(ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary) -> list[int]:
+def speech_borders(
+    ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary
+) -> list[int]:
     """The indices in `ids` at which speeches begin, which is after each empty line of `text`;
     ascending."""
-    text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
+    text, offsets = vocabulary.text_of(
+        ids.ids if isinstance(ids, StoredIds) else ids, text
+    )
     borders = [match.end() for match in re.finditer(r"\n\s*\n", text)]
     if offsets is not None:
         characters = torch.tensor(borders, dtype=torch.int64)

@@ -24,7 +24,9 @@ class ShuffledWindows(Windows):
             self._cell_len = seq_len
         while len(self._cells) < batch_size:
             n_cells = (len(self.ids) - 1) // seq_len
-            epoch = torch.randperm(n_cells, generator=self.generator, device=self.ids.device)
+            epoch = torch.randperm(
+                n_cells, generator=self.generator, device=self.ids.device
+            )
             self._cells = torch.cat([self._cells, epoch])
         cells = self._cells[:batch_size]
         self._cells = self._cells[batch_size:]

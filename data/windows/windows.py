@@ -13,7 +13,9 @@ class WindowBatch(NamedTuple):
 
     tokens: torch.Tensor  # [batch, seq_len] ids
     offsets: torch.Tensor  # [batch, seq_len] the offset of each token in the text
-    attention_mask: torch.Tensor | None = None  # [batch, seq_len] bool, False at padding
+    attention_mask: torch.Tensor | None = (
+        None  # [batch, seq_len] bool, False at padding
+    )
     extras: dict[str, torch.Tensor] = {}  # for a second objective, each [batch, ...]
 
 
@@ -37,7 +39,9 @@ class Windows:
         return self._integers(len(self.ids) - seq_len + 1, batch_size)
 
     def _integers(self, high: int, n: int) -> torch.Tensor:
-        return torch.randint(high, (n,), generator=self.generator, device=self.ids.device)
+        return torch.randint(
+            high, (n,), generator=self.generator, device=self.ids.device
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The state that decides all windows still to be drawn."""

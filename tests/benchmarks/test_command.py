@@ -41,7 +41,10 @@ def run(monkeypatch, capsys):
         (["--seconds", "0.5"], "tricks-seconds-0-5"),
         (["--quick"], "tricks-quick"),
         (["--search"], "tricks"),
-        (["four layers", "Muon", "--seeds", "1"], "tricks-seeds-1-names-four-layers-muon"),
+        (
+            ["four layers", "Muon", "--seeds", "1"],
+            "tricks-seeds-1-names-four-layers-muon",
+        ),
         (["x" * 300], f"tricks-names-{'x' * 300}"),
     ],
 )
@@ -119,11 +122,15 @@ def test_a_duration_is_in_words():
 def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, capsys):
     table = [{"step": "a", "speed": "1"}, {"step": "b", "share": "2%"}]
     save_results(tmp_path / "machine" / "x", table, ratio=float("nan"))
-    content = json.loads((tmp_path / "machine" / "x.json").read_text(), parse_constant=pytest.fail)
+    content = json.loads(
+        (tmp_path / "machine" / "x.json").read_text(), parse_constant=pytest.fail
+    )
 
     assert content["ratio"] is None
     assert content["table"] == table
     assert {"machine", "torch", "threads", "commit", "date"} <= set(content["machine"])
 
-    rows = "| step | speed | share |\n| --- | --- | --- |\n| a | 1 |  |\n| b |  | 2% |\n"
+    rows = (
+        "| step | speed | share |\n| --- | --- | --- |\n| a | 1 |  |\n| b |  | 2% |\n"
+    )
     assert rows in capsys.readouterr().out

@@ -21,7 +21,9 @@ def taken(tmp_path):
     return take
 
 
-@pytest.mark.parametrize("name", ["repeatable", "graph", "agreement", "resume", "ceilings"])
+@pytest.mark.parametrize(
+    "name", ["repeatable", "graph", "agreement", "resume", "ceilings"]
+)
 def test_a_step_passes_on_a_cpu(taken, name):
     step = taken(name)
     assert step.passed, step.rows
@@ -50,7 +52,11 @@ def test_what_is_wrong_fails_its_step_and_is_named(taken, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "limit", "reason"),
-    [("x", 60.0, "KeyError"), ("tests", 1.0, "stopped after 1 s"), ("tests", 0.5, "no time")],
+    [
+        ("x", 60.0, "KeyError"),
+        ("tests", 1.0, "stopped after 1 s"),
+        ("tests", 0.5, "no time"),
+    ],
 )
 def test_a_step_that_fails_or_takes_too_long_is_reported(tmp_path, name, limit, reason):
     result = gpu.take(name, tmp_path, limit, 0.1, is_dry=True)
@@ -115,7 +121,9 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
     monkeypatch.setattr(gpu_steps, "median_seconds", lambda *_: "")
 
     for measure in ("last_losses", "measure"):
-        monkeypatch.setattr(gpu_steps, measure, lambda run: {"loss.valid": 1.0, "chars": 1})
+        monkeypatch.setattr(
+            gpu_steps, measure, lambda run: {"loss.valid": 1.0, "chars": 1}
+        )
 
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
 
@@ -126,7 +134,9 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
 def test_the_search_trains_the_best_of_its_first_round_again(tmp_path, monkeypatch):
     losses = iter([*range(13, 0, -1), 5, 4])
     monkeypatch.setattr(Step, "train", lambda step, keys: None)
-    monkeypatch.setattr(gpu_steps, "last_losses", lambda run: {"loss.valid": float(next(losses))})
+    monkeypatch.setattr(
+        gpu_steps, "last_losses", lambda run: {"loss.valid": float(next(losses))}
+    )
     STEPS["search"](Step(tmp_path / "rows.json", 1.0, is_dry=False))
     (winner,) = json.loads((tmp_path / "winner.json").read_text())
 

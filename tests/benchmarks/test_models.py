@@ -20,7 +20,8 @@ def peer(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")]
+    ("name", "kind"),
+    [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")],
 )
 def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits_at_the_positions(
     name, kind

@@ -2,7 +2,11 @@ import pytest
 
 from benchmarks.report import by_variant, compared, difference
 
-LOSSES = {"base": [1.0, 2.0, 3.0], "better": [0.9, 1.91, 2.89], "alike": [1.1, 1.9, 3.0]}
+LOSSES = {
+    "base": [1.0, 2.0, 3.0],
+    "better": [0.9, 1.91, 2.89],
+    "alike": [1.1, 1.9, 3.0],
+}
 
 
 def results(losses, **others):
@@ -25,7 +29,9 @@ def test_differences_are_paired_by_seed():
     assert difference(results(LOSSES), "loss", "base", "base") is None
     assert difference(results(LOSSES), "loss", "base", "") is None
 
-    fewer = difference(results(LOSSES | {"better": [0.9, 1.91]}), "loss", "better", "base")
+    fewer = difference(
+        results(LOSSES | {"better": [0.9, 1.91]}), "loss", "better", "base"
+    )
     assert fewer.mean == pytest.approx(-0.095)
     assert fewer.degrees_of_freedom == 1
 
@@ -43,11 +49,18 @@ def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_lo
 
 def test_the_table_shows_what_was_measured_and_how_sure_it_is():
     def table(losses, columns):
-        return compared(results(losses), {"better": "base"}, {"loss": "the loss"}, columns)
+        return compared(
+            results(losses), {"better": "base"}, {"loss": "the loss"}, columns
+        )
 
     base, better = table(LOSSES, {"claim": {"better": "it is better"}})[:2]
 
-    assert base == {"": "base", "the loss": "2.000 ± 0.577", "claim": "", "characters": "1.50 M"}
+    assert base == {
+        "": "base",
+        "the loss": "2.000 ± 0.577",
+        "claim": "",
+        "characters": "1.50 M",
+    }
     assert better["the loss"] == "1.900 ± 0.574 (-0.100 ± 0.006, better)"
     assert better["claim"] == "it is better"
 

@@ -7,14 +7,24 @@ from benchmarks import throughput
 from benchmarks.throughput import EAGER, RECIPES, configured, warmed_up_step
 
 SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 4, "model.d_ff": 48}
-SHAPE = SIZES | {"training.chars_per_step": 128, "training.stages": [{"until": 1.0, "seq_len": 16}]}
+SHAPE = SIZES | {
+    "training.chars_per_step": 128,
+    "training.stages": [{"until": 1.0, "seq_len": 16}],
+}
 
 
 @pytest.mark.usefixtures("shakespeare")
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_step_learns(name):
-    rate = 10.0 if name == "annotated" else 0.004  # Noam multiplies it with a small number at first
-    keys = RECIPES[name] | EAGER | SHAPE | {"device": "cpu", "training.learning_rate": rate}
+    rate = (
+        10.0 if name == "annotated" else 0.004
+    )  # Noam multiplies it with a small number at first
+    keys = (
+        RECIPES[name]
+        | EAGER
+        | SHAPE
+        | {"device": "cpu", "training.learning_rate": rate}
+    )
     step = warmed_up_step(configured(keys))
     losses = [step().item() for _ in range(100)]
 
@@ -30,5 +40,9 @@ def test_everyone_is_measured(tmp_path, monkeypatch):
     throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
     table = json.loads((tmp_path / "result.json").read_text())["table"]
 
-    assert [row[""] for row in table] == [f"2 layers of 32, 8 x 16: {name}" for name in RECIPES]
-    assert all(row["characters per second"] and row["share of the peak"] for row in table)
+    assert [row[""] for row in table] == [
+        f"2 layers of 32, 8 x 16: {name}" for name in RECIPES
+    ]
+    assert all(
+        row["characters per second"] and row["share of the peak"] for row in table
+    )

@@ -43,12 +43,16 @@ def test_every_recipe_is_valid():
 
     assert variants[FOLIO]["training.max_seconds"] == quick["training.max_seconds"]
 
-    with pytest.raises(ConfigError, match="no best values for gpu"):  # its peers were not searched
+    with pytest.raises(
+        ConfigError, match="no best values for gpu"
+    ):  # its peers were not searched
         recipes("gpu", 600.0)
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
-def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them(preset):
+def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them(
+    preset,
+):
     variants = searched(preset)
     for keys in variants.values():
         values = resolved(keys | {"preset": preset})
@@ -56,7 +60,9 @@ def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them
             assert values["training.chars_per_step"] % row["seq_len"] == 0
 
     for peer, best in PEERS["best"].get(preset, {}).items():
-        of_peer = [keys for variant, keys in variants.items() if variant.startswith(peer)]
+        of_peer = [
+            keys for variant, keys in variants.items() if variant.startswith(peer)
+        ]
         assert any(best.items() <= keys.items() for keys in of_peer)
 
 

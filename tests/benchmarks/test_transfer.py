@@ -58,7 +58,9 @@ def planted(variant, seed, accuracy):
         NGRAMS: spread(0.5),
     }
     gains = {FROM_SCRATCH: spread(accuracy - 0.55), NGRAMS: spread(accuracy - 0.5)}
-    tasks = {task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]}
+    tasks = {
+        task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]
+    }
     results = {"loss.valid": 0.6, "chars": 1e6, "corpus": PLAY, "tasks": tasks}
     return {"variant": variant, "seed": seed, "results": results}
 
@@ -71,7 +73,11 @@ def test_the_table_says_what_the_first_preset_beats():
     assert first["base"].startswith("0.701 ±")
     assert first["gap closed"] == "50%"
     assert first["base is better than"] == "all"
-    assert losses == {"": "`loss.valid` on play", "base": "0.600 ± 0.000", "quick": "0.600 ± 0.000"}
+    assert losses == {
+        "": "`loss.valid` on play",
+        "base": "0.600 ± 0.000",
+        "quick": "0.600 ± 0.000",
+    }
 
 
 def test_presets_and_the_peer_are_trained_on_both_texts_and_measured_anew_with_other_labels(
@@ -95,7 +101,9 @@ def test_presets_and_the_peer_are_trained_on_both_texts_and_measured_anew_with_o
     compare(["base"], draws=3)
 
     assert all(trials.count(trial) == 1 for trial in trials)
-    assert [trial["data.corpus"] for trial in trials[:4]] == 2 * [PLAY] + 2 * [TINY_SHAKESPEARE]
+    assert [trial["data.corpus"] for trial in trials[:4]] == 2 * [PLAY] + 2 * [
+        TINY_SHAKESPEARE
+    ]
     assert trials[1]["model.architecture"] == "benchmarks/models.py:modernbert"
 
     with pytest.raises(ConfigError, match="unknown preset 'bse': choose from base"):

@@ -18,8 +18,14 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, text_file, here):
-    changes = {"preset": "modernbert", "data.corpus": str(text_file), "training.max_steps": 2}
-    (row,) = run_trials(tmp_path / "results", {"a": TINY | changes}, 1, last_losses, 1.0)
+    changes = {
+        "preset": "modernbert",
+        "data.corpus": str(text_file),
+        "training.max_steps": 2,
+    }
+    (row,) = run_trials(
+        tmp_path / "results", {"a": TINY | changes}, 1, last_losses, 1.0
+    )
 
     assert row["results"]["chars"] == 2 * TINY["training.chars_per_step"]
     assert not row["compiled"]
@@ -41,7 +47,11 @@ def trained(here, monkeypatch):
     def train(trial, _):
         trained.append((trial["variant"], trial["seed"]))
         results = {"loss": float(len(trained))}
-        return trial | {"results": results, "wall_seconds": 1.0, "commit": trials.commit()}
+        return trial | {
+            "results": results,
+            "wall_seconds": 1.0,
+            "commit": trials.commit(),
+        }
 
     monkeypatch.setattr(trials, "_train", train)
     for reference in ("load_corpus", "window_losses"):
@@ -50,7 +60,9 @@ def trained(here, monkeypatch):
     return trained
 
 
-def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones(tmp_path, trained):
+def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones(
+    tmp_path, trained
+):
     variants = SMALL | {"large": {"data.corpus": "play", "training.evaluations": 2}}
     rows = run_trials(tmp_path / "results", variants, 2, last_losses, 1.0, labels=64)
 
@@ -59,9 +71,13 @@ def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones(tm
     assert rows[0]["labels"] == 64
 
 
-def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, trained, capsys):
+def test_an_interrupted_comparison_continues_where_it_stopped(
+    tmp_path, here, trained, capsys
+):
     def run(variants=SMALL, seeds=2, **facts):
-        return run_trials(tmp_path / "results", variants, seeds, last_losses, 1.0, **facts)
+        return run_trials(
+            tmp_path / "results", variants, seeds, last_losses, 1.0, **facts
+        )
 
     first = run(seeds=1)
 
@@ -90,4 +106,6 @@ def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(
         run_trials(tmp_path / "results", SMALL, 1, last_losses, 1.0)
 
     assert len(trained) == 2
-    assert ("finished runs are not kept" in capsys.readouterr().out) == commit.endswith("+")
+    assert ("finished runs are not kept" in capsys.readouterr().out) == commit.endswith(
+        "+"
+    )

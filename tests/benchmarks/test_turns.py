@@ -5,11 +5,17 @@ from benchmarks.turns import compare, take_turns
 
 def test_every_candidate_has_one_turn_per_round_and_comes_first_in_turn():
     order = []
-    candidates = {name: lambda name=name: order.append(name) or len(order) for name in "abc"}
+    candidates = {
+        name: lambda name=name: order.append(name) or len(order) for name in "abc"
+    }
     results = take_turns(candidates, rounds=3, warmup=1)
 
     assert "".join(order) == "abcbcacababc"
-    assert results == {"a": [6, 8, 10], "b": [4, 9, 11], "c": [5, 7, 12]}  # without the first round
+    assert results == {
+        "a": [6, 8, 10],
+        "b": [4, 9, 11],
+        "c": [5, 7, 12],
+    }  # without the first round
 
 
 def test_a_ratio_is_between_turns_of_the_same_round(tmp_path):
@@ -25,7 +31,12 @@ def test_a_ratio_is_between_turns_of_the_same_round(tmp_path):
     content = json.loads((tmp_path / "x.json").read_text())
 
     assert content["table"] == [
-        {"": "small: slow", "speed": "100", "MB": "2.5", "ratio to slow (quartiles)": "1"},
+        {
+            "": "small: slow",
+            "speed": "100",
+            "MB": "2.5",
+            "ratio to slow (quartiles)": "1",
+        },
         {
             "": "small: fast",
             "speed": "200",

@@ -100,7 +100,9 @@ class Dashboard:
 
     def post(self, run, message):
         """The answer to a message of a run."""
-        return ask(f"{self.url}/api/folio/runs/{run.path.name}", "POST", message, 10, STORED)
+        return ask(
+            f"{self.url}/api/folio/runs/{run.path.name}", "POST", message, 10, STORED
+        )
 
     def summary(self, run):
         """The run as Folio's pages list it."""
@@ -119,7 +121,9 @@ class Dashboard:
     def series(self, run):
         """Steps and values by name, as labml's page draws them."""
         decoded = {}
-        content = self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})
+        content = self.get(
+            f"metrics/{run.path.name}", {"get_all": True, "indices": None}
+        )
         for line in content["series"]:
             steps = np.frombuffer(base64.b64decode(line["step"]), np.float32)
             values = np.frombuffer(base64.b64decode(line["value"]), np.float32)
@@ -139,7 +143,9 @@ class Dashboard:
 @pytest.fixture
 def dashboard(tmp_path, fork_server):
     """A dashboard for one test, which may stop or break it."""
-    started = Dashboard(tmp_path / "dashboard" / "dashboard.sqlite3", fork_server).start()
+    started = Dashboard(
+        tmp_path / "dashboard" / "dashboard.sqlite3", fork_server
+    ).start()
     yield started
     started.send(signal.SIGCONT)
     started.end(signal.SIGKILL)
@@ -159,16 +165,25 @@ def make_run(tmp_path):
     """Makes a run's folder as training leaves it, without training. Each has its own uuid."""
 
     def make(uuid=None, n_rows=3, **row):
-        run = RunFolder.create(tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8)))
+        run = RunFolder.create(
+            tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8))
+        )
         run.save_about("mlm", "preset quick seed=1", ["seed"])
-        stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]
-        run.save_config({"seed": 1, "masking.masking_prob": 0.15, "training.stages": stages})
+        stages = [
+            {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
+            {"until": 1.0, "seq_len": 64},
+        ]
+        run.save_config(
+            {"seed": 1, "masking.masking_prob": 0.15, "training.stages": stages}
+        )
         run.save_corpus("play", "0" * 64)
         run.save_status("in progress")
 
         for i in range(1, n_rows + 1):
             times = {"step": 10 * i, "seconds": float(i), "chars": 100 * i}
-            run.append_metrics({**times, "corpus": "play", "loss.valid": 3.0 / i, **row})
+            run.append_metrics(
+                {**times, "corpus": "play", "loss.valid": 3.0 / i, **row}
+            )
 
         run.append_log("a line for people, with an é")
         return run
@@ -181,14 +196,18 @@ class Training:
 
     def __init__(self, fork_server, folder, corpus, url, steps):
         self.logs = folder / "logs"
-        config = config_file(folder, KEYS | {"data.corpus": corpus, "training.max_steps": steps})
+        config = config_file(
+            folder, KEYS | {"data.corpus": corpus, "training.max_steps": steps}
+        )
         environment = {"labml_app_url": f"{url}/api/v1/default"}
         self.process = fork_server.start(
             ["experiment.py", "--config", config], environment, merged=True
         )
         self.lines = []
         output = [self.process.stdout]
-        self.reader = threading.Thread(target=self.lines.extend, args=output, daemon=True)
+        self.reader = threading.Thread(
+            target=self.lines.extend, args=output, daemon=True
+        )
         self.reader.start()
 
     @property
@@ -206,7 +225,10 @@ class Training:
         """Stop the process after some evaluations, however fast it is and however long the test
         takes."""
         self.until(
-            lambda: any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= times
+            lambda: (
+                any(self.logs.glob("mlm/*/metrics.jsonl"))
+                and len(self.run.metrics()) >= times
+            )
         )
         self.process.send_signal(signal.SIGSTOP)
 
@@ -223,7 +245,10 @@ class Training:
         assert len(self.run.metrics()) == EVALUATIONS
         assert self.run.status()["status"] == "completed"
         # The last weights are written at the end of training. Curves and delivery come after them.
-        assert ended - (self.run.checkpoints / "last.safetensors").stat().st_mtime < SECONDS_TO_EXIT
+        assert (
+            ended - (self.run.checkpoints / "last.safetensors").stat().st_mtime
+            < SECONDS_TO_EXIT
+        )
 
         return "".join(self.lines)
 
@@ -246,7 +271,11 @@ def train_beside(fork_server, tmp_path, corpus_file):
 @pytest.fixture(scope="session")
 def browser():
     """A real browser."""
-    path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    path = (
+        shutil.which("chromium")
+        or shutil.which("google-chrome")
+        or shutil.which("chrome")
+    )
     needed(path, "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
@@ -319,7 +348,9 @@ def appears(page, selector, **state):
 
 def evaluate(delivery, step=40, loss=0.5):
     """One more evaluation of a run, which is delivered."""
-    delivery.run.append_metrics({"step": step, "seconds": 0.1 * step, "loss.valid": loss})
+    delivery.run.append_metrics(
+        {"step": step, "seconds": 0.1 * step, "loss.valid": loss}
+    )
     delivery.send()
 
 
@@ -335,7 +366,9 @@ def axe(page):
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
     def serious_faults():
-        page.evaluate(script.read_text())  # a script element would break the page's policy
+        page.evaluate(
+            script.read_text()
+        )  # a script element would break the page's policy
         faults = page.evaluate("async () => (await axe.run()).violations")
         return [fault for fault in faults if fault["impact"] in ("serious", "critical")]
 

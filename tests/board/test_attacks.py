@@ -27,7 +27,9 @@ def ask(dashboard, request, *, is_whole=True):
     A request that may be incomplete is followed by the end of the connection, or its answer would
     never come.
     """
-    with socket.create_connection(("127.0.0.1", dashboard.port), timeout=10) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", dashboard.port), timeout=10
+    ) as connection:
         answer = b""
         try:
             connection.sendall(request)
@@ -43,7 +45,12 @@ def ask(dashboard, request, *, is_whole=True):
 
 
 def get(path, *headers, method="GET", host="127.0.0.1", body=""):
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {host}",
+        "Connection: close",
+        *headers,
+    ]
     if body:
         lines.append(f"Content-Length: {len(body)}")
 
@@ -100,22 +107,38 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
-    forms = [f"/{target.replace(*encoding).removeprefix('/')}" for encoding in ENCODINGS]
-    for form in [*forms, f"{target}%00.js", f"/file:{target}", f"{target}?x=/etc/passwd"]:
+    forms = [
+        f"/{target.replace(*encoding).removeprefix('/')}" for encoding in ENCODINGS
+    ]
+    for form in [
+        *forms,
+        f"{target}%00.js",
+        f"/file:{target}",
+        f"{target}?x=/etc/passwd",
+    ]:
         status, answer = send(shared_dashboard, form)
         assert status in (200, 400, 403, 404, 405), form
         assert not any(secret in answer for secret in SECRETS), form
         if status == 200:  # an address within the page: only the page itself
-            assert b"<title>labml.ai</title>" in answer or b"<title>Folio</title>" in answer, form
+            assert (
+                b"<title>labml.ai</title>" in answer
+                or b"<title>Folio</title>" in answer
+            ), form
 
 
-HOSTS = ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example"]
+HOSTS = [
+    "evil.example",
+    "evil.example:80",
+    "127.0.0.1.evil.example",
+    "localhost@evil.example",
+]
 HOSTS += ["0.0.0.0", "[::]", "10.0.0.1", "", "127.0.0.1\r\nHost: evil.example"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize(
-    "path", ["/", "/runs", "/js/bundle.min.js", "/api/v1/runs/null", "/%61pi/v1/runs/null"]
+    "path",
+    ["/", "/runs", "/js/bundle.min.js", "/api/v1/runs/null", "/%61pi/v1/runs/null"],
 )
 def test_a_foreign_host_is_refused(shared_dashboard, host, path):
     """A page whose host name resolves to 127.0.0.1 sends this (DNS rebinding)."""
@@ -123,7 +146,13 @@ def test_a_foreign_host_is_refused(shared_dashboard, host, path):
     assert status in (400, 403), answer[:200]
 
 
-ORIGINS = ["http://evil.example", "https://127.0.0.1", "null", "http://127.0.0.1:1", "file://"]
+ORIGINS = [
+    "http://evil.example",
+    "https://127.0.0.1",
+    "null",
+    "http://127.0.0.1:1",
+    "file://",
+]
 REQUESTS = [
     "POST /api/folio/runs/0123456789",
     "PUT /api/v1/runs",
@@ -137,7 +166,9 @@ REQUESTS = [
 @pytest.mark.parametrize("request_line", REQUESTS)
 def test_a_foreign_origin_is_refused(shared_dashboard, origin, request_line):
     method, path = request_line.split()
-    status, answer = send(shared_dashboard, path, f"Origin: {origin}", method=method, body="{}")
+    status, answer = send(
+        shared_dashboard, path, f"Origin: {origin}", method=method, body="{}"
+    )
 
     assert status == 403
     assert b"access-control-allow" not in answer.lower()
@@ -148,7 +179,9 @@ def test_the_page_works_under_every_name_of_this_machine(shared_dashboard):
     own = f"127.0.0.1:{shared_dashboard.port}"
     for host in ("127.0.0.1", "localhost", own, "LOCALHOST:8000", "[::1]:5005"):
         for path in ("/runs", "/api/v1/runs/null"):
-            status, _ = send(shared_dashboard, path, f"Origin: http://{host}", host=host)
+            status, _ = send(
+                shared_dashboard, path, f"Origin: http://{host}", host=host
+            )
             assert status == 200
 
 
@@ -157,16 +190,24 @@ def check_answers(dashboard):
         assert send(dashboard, path)[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/api/folio/runs/0123456789", "/track?run_uuid=0123456789"])
+@pytest.mark.parametrize(
+    "path", ["/api/folio/runs/0123456789", "/track?run_uuid=0123456789"]
+)
 def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-    chunked = get(path, "Transfer-Encoding: chunked", method="POST") + 200 * block + b"0\r\n\r\n"
+    chunked = (
+        get(path, "Transfer-Encoding: chunked", method="POST")
+        + 200 * block
+        + b"0\r\n\r\n"
+    )
     status, answer = ask(shared_dashboard, chunked)
 
     assert status in (0, 413), answer[:200]  # 0: cut off before it was all sent
 
     for length in ("999999999", "-1", "1e9", "0x10", "9" * 5000):
-        status, _ = send(shared_dashboard, path, f"Content-Length: {length}", method="POST")
+        status, _ = send(
+            shared_dashboard, path, f"Content-Length: {length}", method="POST"
+        )
         assert status in ([413] if length == "999999999" else [400, 413])
 
     check_answers(shared_dashboard)
@@ -211,7 +252,11 @@ def with_series(n_series, n_points):
         # labml-app cannot read these, or would take long for them.
         (400, "PUT /api/v1/runs", "[]"),
         (400, "PUT /api/v1/runs", "{"),
-        (400, "POST /api/v1/default/track?run_uuid=abcdef0123456789&rank=0", '{"name":"x"}'),
+        (
+            400,
+            "POST /api/v1/default/track?run_uuid=abcdef0123456789&rank=0",
+            '{"name":"x"}',
+        ),
         (400, f"POST {TRACK}&rank=x", '{"name":"x"}'),
         (400, f"POST {TRACK}&world_size=1000000000", '{"name":"x"}'),
         (400, f"POST {TRACK}&main_rank=-1", '{"name":"x"}'),
@@ -252,10 +297,26 @@ METHODS = [
     "G\0T",
     "",
 ]
-PATHS = [*TARGETS, "/runs", "/api/v1/runs/null", RUN, "/" + "a" * 5000, "*", "http://x/y"]
+PATHS = [
+    *TARGETS,
+    "/runs",
+    "/api/v1/runs/null",
+    RUN,
+    "/" + "a" * 5000,
+    "*",
+    "http://x/y",
+]
 LENGTHS = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
 NAMES = [*LENGTHS, "Host", "Origin", "Range", "Cookie", "X" * 2000]
-VALUES = ["127.0.0.1", "evil.example", "-1", "chunked", "bytes=0-", "websocket", "100-continue"]
+VALUES = [
+    "127.0.0.1",
+    "evil.example",
+    "-1",
+    "chunked",
+    "bytes=0-",
+    "websocket",
+    "100-continue",
+]
 VALUES += ["\xff\xfe", "9" * 30, ""]
 INTERFACE = f"""
 /api/v1/run/0123456789 /api/v1/metrics/0123456789 /api/v1/logs/std_logger/0123456789
@@ -375,13 +436,17 @@ def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(
 
         if not n_losses:
             address = f"/api/folio/try/{uuid}"
-            status, _ = send(shared_dashboard, address, method="POST", body='{"text": "a_"}')
+            status, _ = send(
+                shared_dashboard, address, method="POST", body='{"text": "a_"}'
+            )
             assert status == 400
 
 
 def test_it_listens_on_the_loopback_address_only(shared_dashboard):
     connections = Path("/proc/net/tcp").read_text()
-    listening = re.findall(rf"(\w+):{shared_dashboard.port:04X} \w+:\w+ 0A", connections)
+    listening = re.findall(
+        rf"(\w+):{shared_dashboard.port:04X} \w+:\w+ 0A", connections
+    )
     assert listening == ["0100007F"]
 
 

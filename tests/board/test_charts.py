@@ -23,7 +23,11 @@ def opened(page, shared_dashboard, make_run):
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
 
     for step in (10, 20, 30, 40):
-        losses = {"loss.valid": 30 / step, "loss.train": 40 / step, "loss.valid_stderr": 0.1}
+        losses = {
+            "loss.valid": 30 / step,
+            "loss.train": 40 / step,
+            "loss.valid_stderr": 0.1,
+        }
         times = {"step": step, "chars": 100 * step, "seconds": step / 10}
         run.append_metrics({**times, **losses, "accuracy.valid": step / 100})
         run.append_log(f"step {step:>7,}  loss.valid 1.0")
@@ -35,9 +39,13 @@ def opened(page, shared_dashboard, make_run):
     return page
 
 
-def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer(opened):
+def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer(
+    opened,
+):
     chart = opened.locator("figure").first
-    assert chart.locator("circle").count() == 10  # the last point of the plan is not reached yet
+    assert (
+        chart.locator("circle").count() == 10
+    )  # the last point of the plan is not reached yet
 
     texts = chart.locator("svg text").all_text_contents()
     labels = {"counting 1.179", "valid 0.750", "planned 0.900"}
@@ -48,10 +56,17 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     (boundary,) = chart.locator(".stage").all()
     second = chart.locator("circle").nth(1)  # the stage ends at half of the steps
 
-    assert float(boundary.get_attribute("x1")) == pytest.approx(float(second.get_attribute("cx")))
+    assert float(boundary.get_attribute("x1")) == pytest.approx(
+        float(second.get_attribute("cx"))
+    )
 
     second.hover()
-    values = ["seconds of training 2", "train 2.000", "valid 1.500", "planned 0.900 at 1.5"]
+    values = [
+        "seconds of training 2",
+        "train 2.000",
+        "valid 1.500",
+        "planned 0.900 at 1.5",
+    ]
 
     assert chart.locator(".tip").inner_text().splitlines() == values
 
@@ -64,7 +79,9 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     opened.check("#xlog")
 
     assert "1,000" in chart.locator("svg text").all_text_contents()
-    assert "NaN" not in chart.inner_html()  # the first stage begins at 0, which has no logarithm
+    assert (
+        "NaN" not in chart.inner_html()
+    )  # the first stage begins at 0, which has no logarithm
 
     opened.reload()  # the address has the axis
     opened.wait_for_selector(LINE)
@@ -73,7 +90,11 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
 
     titles = opened.locator("figcaption > span:first-child").all_inner_texts()
 
-    assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
+    assert titles == [
+        "Loss, nats per masked character",
+        "accuracy.valid",
+        "CPU, % used",
+    ]
 
 
 def saved(page, kind):
@@ -106,7 +127,10 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
 
     lines = saved(opened, "CSV").splitlines()
 
-    assert lines[0] == 'series,seconds of training,"Loss, nats per masked character",low,high'
+    assert (
+        lines[0]
+        == 'series,seconds of training,"Loss, nats per masked character",low,high'
+    )
     assert lines[1] == "train,1,4,,"
     assert "valid,1,3,2.9,3.1" in lines
 
@@ -125,11 +149,18 @@ APART = """() => [...document.querySelectorAll('figure > svg')].every((svg) => {
 })"""
 
 
-def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_widths(opened, axe):
+def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_widths(
+    opened, axe
+):
     opened.set_viewport_size({"width": 400, "height": 800})
     own = opened.url
     # with a path
-    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": ".error:not(:empty)"}
+    ready_when = {
+        own: LINE,
+        "/runs": "tbody tr",
+        "/compare": LINE,
+        "/try": ".error:not(:empty)",
+    }
 
     for path, ready in ready_when.items():
         opened.goto(urljoin(own, path))
@@ -143,7 +174,9 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
             opened.wait_for_function(APART, timeout=WITHIN)
 
 
-def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_dashboard, make_run):
+def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
+    page, shared_dashboard, make_run
+):
     run = shared_dashboard.receive(make_run(f"0ddba111{secrets.token_hex(8)}"))
     shared_dashboard.receive(make_run(f"0ddba112{secrets.token_hex(8)}"))
     show(page, f"{shared_dashboard.url}/run/0ddba111")

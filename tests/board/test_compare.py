@@ -47,7 +47,9 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard, mak
 
     uuid = runs[1].path.name
 
-    assert page.get_attribute("text=compare these", "href") == f"/compare?run={uuid[:12]}"
+    assert (
+        page.get_attribute("text=compare these", "href") == f"/compare?run={uuid[:12]}"
+    )
 
     page.click(f"button[aria-label*='Hide'][aria-label$='{uuid[:6]}']")
     appears(page, "text=0 of 3 runs")
@@ -75,7 +77,9 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     change_config(runs[3], masking__masking_prob=0.4)
 
     for run, last in zip(runs, (0.5, 0.6, 0.7, 1e6), strict=True):
-        run.append_metrics({"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last})
+        run.append_metrics(
+            {"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last}
+        )
         dashboard.receive(run)
 
     show(page, f"{dashboard.url}/compare")
@@ -114,7 +118,9 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
 
     new = make_run()
     dashboard.receive(new)
-    page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
+    page.wait_for_function(
+        "() => document.querySelectorAll('figure .band').length == 1"
+    )
     page.fill("#filter", "")
     appears(page, f".runs li[data-run='{new.path.name}'] input:checked")
 
@@ -126,7 +132,9 @@ def test_runs_with_one_evaluation_are_all_shown(page, dashboard, make_run):
         dashboard.receive(run)
 
     show(page, f"{dashboard.url}/compare", "figure svg")
-    page.wait_for_function("() => document.querySelectorAll('figure svg path.line').length == 2")
+    page.wait_for_function(
+        "() => document.querySelectorAll('figure svg path.line').length == 2"
+    )
 
     assert page.locator("svg text:has-text('above')").count() == 0
 
@@ -155,12 +163,17 @@ def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_afte
     assert any(re.search(r" at [13]$", value) for value in values)
 
 
-def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dashboard, make_run):
+def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(
+    page, shared_dashboard, make_run
+):
     long = make_run(n_rows=MAX_POINTS + 2, **{"loss.valid": 1.0})
     short = make_run(n_rows=300, **{"loss.valid": 2.0})
     shared_dashboard.receive(long)
     shared_dashboard.receive(short)
-    show(page, f"{shared_dashboard.url}/compare?run={long.path.name}&run={short.path.name}")
+    show(
+        page,
+        f"{shared_dashboard.url}/compare?run={long.path.name}&run={short.path.name}",
+    )
     heights = re.findall(r",([\d.]+)", page.locator(LINE).get_attribute("d"))
 
     assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
@@ -194,7 +207,10 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(
 @pytest.mark.parametrize("at_once", [1, 7, 1_000, 10_000])
 def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     n = 10 * MAX_POINTS + 3
-    rows = [{"step": i, "chars": i, "seconds": float(i), "loss.valid": 1.0} for i in range(n)]
+    rows = [
+        {"step": i, "chars": i, "seconds": float(i), "loss.valid": 1.0}
+        for i in range(n)
+    ]
     curve = []
 
     for i in range(0, n, at_once):
@@ -207,7 +223,9 @@ def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     assert len(set(np.diff(steps[:-1]))) == 1
 
 
-def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dashboard, make_run):
+def test_a_value_that_is_no_number_leaves_the_comparison_whole(
+    page, shared_dashboard, make_run
+):
     run = make_run()
     shared_dashboard.receive(run)
     stored = run.metrics_path.stat().st_size
@@ -219,7 +237,11 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
         assert stored > before
 
     uuid = run.path.name
-    show(page, f"{shared_dashboard.url}/compare?run={uuid}", f".runs li[data-run='{uuid}']")
+    show(
+        page,
+        f"{shared_dashboard.url}/compare?run={uuid}",
+        f".runs li[data-run='{uuid}']",
+    )
     page.wait_for_selector(LINE)
 
     assert page.locator("#absent").count() == 0
@@ -241,7 +263,9 @@ def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(
     assert not page.is_visible("text=Keys that differ")
 
 
-def test_runs_that_an_earlier_version_stored_come_back_with_an_import(dashboard, make_run):
+def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
+    dashboard, make_run
+):
     run = make_run(chars=100, seconds=5.0)
     dashboard.receive(run)
     dashboard.end()

@@ -14,7 +14,10 @@ from runs.files import ROOT
 def killed(path, *lines):
     """Run a program with a database as its argument, which kills itself at the end."""
     program = "\n".join(["import os, sqlite3, sys", *lines, "os.kill(os.getpid(), 9)"])
-    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
+    assert (
+        subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode
+        == -9
+    )
 
 
 def test_a_file_that_is_not_a_database_is_refused(tmp_path):
@@ -104,7 +107,9 @@ def check_is_refused(path, reason):
 
 
 @pytest.mark.parametrize("how", ["deleted", "deleted with its folder", "replaced"])
-def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced(tmp_path, how):
+def test_a_file_belongs_to_one_store_and_is_noticed_if_it_is_deleted_or_replaced(
+    tmp_path, how
+):
     path = tmp_path / "folder" / "store.sqlite3"
     other = tmp_path / "other.sqlite3"
     store = Store(path)

@@ -26,7 +26,9 @@ def run_command(shared_dashboard, tmp_path):
     return lambda words: command.main([*words, *options])
 
 
-def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, make_run):
+def test_a_run_is_listed_with_its_name_configs_curves_and_log(
+    shared_dashboard, make_run
+):
     run = make_run(accuracy=0.5)
     with run.locked():
         shared_dashboard.receive(run)
@@ -45,7 +47,9 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
     assert series["loss.valid"] == DRAWN
     assert "corpus" not in series
 
-    log = shared_dashboard.get(f"logs/std_logger/{run.path.name}", {"page": -2})["pages"]
+    log = shared_dashboard.get(f"logs/std_logger/{run.path.name}", {"page": -2})[
+        "pages"
+    ]
 
     assert "".join(log.values()) == "a line for people, with an é\n"
 
@@ -60,7 +64,10 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
 
     assert not first.send(10)
     assert shared_dashboard.receive(run).n_evaluations() == 4
-    assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
+    assert shared_dashboard.series(run)["loss.valid"] == (
+        [10, 20, 30, 40],
+        [3.0, 1.5, 1.0, 0.5],
+    )
 
     rows = run.metrics_path.read_text().splitlines(keepends=True)
     run.metrics_path.write_text("".join(rows[:2]))
@@ -83,7 +90,9 @@ def test_a_run_that_was_resumed_while_the_dashboard_was_away_is_read_anew(
     assert shared_dashboard.series(run)["seq_len"] == ([10, 20, 30, 40, 50], [64.0] * 5)
 
 
-def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashboard, make_run):
+def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(
+    shared_dashboard, make_run
+):
     run = make_run(n_rows=5)
     shared_dashboard.receive(run)
     uuid = run.path.name
@@ -93,7 +102,9 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
         shared_dashboard.change(run, "knobs", {"learning_rate_factor": 0.5})
 
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
-    run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
+    run.metrics_path.write_text(
+        run.metrics_path.read_text().splitlines(keepends=True)[0]
+    )
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
     delivery = shared_dashboard.receive(run)
 
@@ -118,7 +129,9 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
 
 
-@pytest.mark.parametrize("wrong", [{"planned": "x"}, {"configs": {"training.stages": 5}}])
+@pytest.mark.parametrize(
+    "wrong", [{"planned": "x"}, {"configs": {"training.stages": 5}}]
+)
 def test_what_a_page_draws_is_checked(shared_dashboard, make_run, wrong):
     run = make_run()
     about = run.about() | wrong
@@ -179,7 +192,9 @@ def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(
     shared_dashboard, make_run
 ):
     run = make_run()
-    run.append_metrics({"step": 40, "loss.valid": float("nan"), "loss.train": float("inf")})
+    run.append_metrics(
+        {"step": 40, "loss.valid": float("nan"), "loss.train": float("inf")}
+    )
     run.save_status("crashed", "the loss is nan in training at step 40")
     shared_dashboard.receive(run)
 
@@ -192,17 +207,28 @@ def test_values_that_are_not_finite_are_not_drawn_and_a_failed_run_says_why(
 
 
 @pytest.mark.parametrize("which", ["a prefix", "last", "all"])
-def test_a_run_that_was_missed_is_imported(shared_dashboard, make_run, run_command, capsys, which):
+def test_a_run_that_was_missed_is_imported(
+    shared_dashboard, make_run, run_command, capsys, which
+):
     run = make_run()
-    assert run_command(["--import", run.path.name[:6] if which == "a prefix" else which]) == 0
+    assert (
+        run_command(["--import", run.path.name[:6] if which == "a prefix" else which])
+        == 0
+    )
     assert f"{shared_dashboard.url}/run/{run.path.name}" in capsys.readouterr().out
     assert shared_dashboard.series(run)["loss.valid"] == DRAWN
 
 
-@pytest.mark.parametrize("words", ["--import last", "--set last learning_rate_factor=2"])
-def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_path, refusal, words):
+@pytest.mark.parametrize(
+    "words", ["--import last", "--set last learning_rate_factor=2"]
+)
+def test_without_a_dashboard_the_command_says_how_to_start_one(
+    make_run, tmp_path, refusal, words
+):
     make_run()
-    line = refusal(command.main, *words.split(), "--port", 1, "--logs", tmp_path / "logs")
+    line = refusal(
+        command.main, *words.split(), "--port", 1, "--logs", tmp_path / "logs"
+    )
     assert "no dashboard at http://127.0.0.1:1 (Connection refused)" in line
 
 
@@ -220,8 +246,12 @@ def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_pat
         ("--db /dev/null/database", "/dev/null/database"),
     ],
 )
-def test_a_wrong_command_line_is_refused_with_one_line(tmp_path, refusal, words, message):
-    assert message in refusal(command.main, "--port", "0", "--logs", tmp_path, *words.split())
+def test_a_wrong_command_line_is_refused_with_one_line(
+    tmp_path, refusal, words, message
+):
+    assert message in refusal(
+        command.main, "--port", "0", "--logs", tmp_path, *words.split()
+    )
 
 
 def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, make_run):
@@ -264,12 +294,17 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
         delivery = shared_dashboard.receive(run)
         assert delivery.knobs is None
 
-        for knob in ("learning_rate_factor=0.5", "masking_prob=0.3"):  # the first stays set
+        for knob in (
+            "learning_rate_factor=0.5",
+            "masking_prob=0.3",
+        ):  # the first stays set
             assert run_command(["--set", uuid, knob]) == 0
 
         delivery.send(10)
         assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-        assert "from 0.05 to 1" in refusal(run_command, "--set", uuid, "masking_prob=1.5")
+        assert "from 0.05 to 1" in refusal(
+            run_command, "--set", uuid, "masking_prob=1.5"
+        )
         # the server does not trust its clients
         with pytest.raises(RefusedError, match=r"from 0\.01 to 10"):
             shared_dashboard.change(run, "knobs", {"learning_rate_factor": 100})
@@ -277,10 +312,14 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
     run.save_status("completed")
     shared_dashboard.receive(run)
 
-    assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
+    assert "has ended (completed)" in refusal(
+        run_command, "--set", uuid, "learning_rate_factor=2"
+    )
 
 
-def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, make_run, run_command):
+def test_a_knob_that_was_turned_on_another_dashboard_stays(
+    shared_dashboard, make_run, run_command
+):
     run = make_run()
     after = {"learning_rate_factor": 0.5}
     run.append_event({"event": "changed by hand", "step": 30, "after": after})

@@ -40,7 +40,9 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
     assert list(dashboard.runs()) == [other.path.name]
 
 
-def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard, tmp_path):
+def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(
+    dashboard, tmp_path
+):
     other = tmp_path / "letters.sqlite3"
     with contextlib.closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE letters (a TEXT)")

@@ -44,7 +44,9 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
         command = [sys.executable, "-c", script]
         subprocess.run(command, cwd=folder, env=environment, timeout=120, check=True)
 
-    with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
+    with (
+        ThreadPoolExecutor() as threads
+    ):  # labml's clients and its server wait for seconds
         list(threads.map(run, arguments))
 
     addresses = []
@@ -64,7 +66,9 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
 
 def posted(dashboard, path, content):
     """The status of the answer to a message of labml's clients or of its page."""
-    return ask(dashboard, get(f"/api/v1/{path}", method="POST", body=json.dumps(content)))[0]
+    return ask(
+        dashboard, get(f"/api/v1/{path}", method="POST", body=json.dumps(content))
+    )[0]
 
 
 WRONG_MESSAGES = [
@@ -89,7 +93,9 @@ WRONG_MESSAGES = [
 ]
 
 
-def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard, make_run):
+def test_messages_that_would_break_the_page_are_refused(
+    page, shared_dashboard, make_run
+):
     run = make_run()
     shared_dashboard.receive(run)
     uuid = run.path.name
@@ -112,7 +118,9 @@ def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard, make_run):
     with ThreadPoolExecutor() as threads:  # labml-app answers after three seconds
         assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]
 
-    listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
+    listed = shared_dashboard.get(
+        f"metrics/{uuid}", {"get_all": True, "indices": None}
+    )["series"]
 
     assert len(listed) == MAX_SERIES
 

@@ -58,7 +58,11 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard, make_run):
 def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard):
     uuid = live.run.path.name
     focused = "() => document.activeElement.id"
-    places = [("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}")]
+    places = [
+        ("runs", f"hide-{uuid}"),
+        ("runs", "sort-text"),
+        ("compare", f"box-{uuid}"),
+    ]
 
     for step, (path, name) in enumerate(places):
         page.goto(f"{shared_dashboard.url}/{path}")
@@ -80,7 +84,9 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     evaluate(live)
-    page.wait_for_function("() => looks >= 3")  # two more, each of which would have asked
+    page.wait_for_function(
+        "() => looks >= 3"
+    )  # two more, each of which would have asked
 
     assert asked == []
 
@@ -111,7 +117,9 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
 def test_knobs_are_set_on_the_page(page, live, axe):
     page.wait_for_selector("#knobs")
     assert axe() == []
-    assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
+    assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text(
+        "main"
+    )
 
     factor = "[name=learning_rate_factor]"
     rate = "[name=masking_prob]"
@@ -139,7 +147,9 @@ def test_knobs_are_set_on_the_page(page, live, axe):
         page.wait_for_selector(f"text={said}")
 
 
-def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard, make_run):
+def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(
+    page, dashboard, make_run
+):
     run = make_run()
     with run.locked():
         dashboard.receive(run)
@@ -160,11 +170,15 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard, make_ru
     appears(page, "#absent", state="detached")
 
 
-def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard, train_beside, tmp_path):
+def test_a_run_is_watched_from_its_first_point_to_its_last(
+    page, dashboard, train_beside, tmp_path
+):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations(4)
     training.go_on()
-    training.until(lambda: len(dashboard.series(training.run).get("loss.valid", ([], []))[0]) >= 3)
+    training.until(
+        lambda: len(dashboard.series(training.run).get("loss.valid", ([], []))[0]) >= 3
+    )
     training.process.send_signal(signal.SIGSTOP)  # however long the browser takes
     link = f'a[href="/run/{training.run.path.name}"]'
 

@@ -23,8 +23,12 @@ def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside):
     assert not lines_about(output, "not on the dashboard")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, train_beside, number):
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"]
+)
+def test_a_dashboard_that_fails_during_training_is_reported_once(
+    dashboard, train_beside, number
+):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations()
     dashboard.send(number)
@@ -36,7 +40,10 @@ def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, trai
     (line,) = lines_about(output, "not on the dashboard")
 
     assert re.search(r"not on the dashboard: \d+ evaluations \(", line)
-    assert f"python dashboard.py --import {training.run.path} --port {dashboard.port}" in line
+    assert (
+        f"python dashboard.py --import {training.run.path} --port {dashboard.port}"
+        in line
+    )
 
 
 def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
@@ -57,8 +64,12 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     training.pause_after_evaluations()
     dashboard.end(signal.SIGKILL)
     training.go_on()
-    training.until(lambda: any("does not take this run" in line for line in training.lines))
-    training.process.send_signal(signal.SIGSTOP)  # however long the dashboard takes to start
+    training.until(
+        lambda: any("does not take this run" in line for line in training.lines)
+    )
+    training.process.send_signal(
+        signal.SIGSTOP
+    )  # however long the dashboard takes to start
     dashboard.start()
     training.go_on()
     output = training.check_end()
@@ -70,4 +81,6 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
 
     assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
     assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
-    assert len(steps) > EVALUATIONS / 2  # labml-app averages some that are close together
+    assert (
+        len(steps) > EVALUATIONS / 2
+    )  # labml-app averages some that are close together

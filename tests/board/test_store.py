@@ -34,7 +34,9 @@ def test_keys_sets_and_arrays_are_restored_with_their_types():
 
     assert mean == 3.5
 
-    with pytest.raises(TypeError, match="object is not JSON serializable"):  # rather than pickled
+    with pytest.raises(
+        TypeError, match="object is not JSON serializable"
+    ):  # rather than pickled
         encode({"what": object()})
 
 

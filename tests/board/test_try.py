@@ -22,7 +22,9 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 }"""
 
 
-def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run, train, tmp_path):
+def test_a_text_is_hidden_read_and_filled(
+    page, axe, shared_dashboard, make_run, train, tmp_path
+):
     text = written(tmp_path / "play.txt", play(20_000))
     opened = page
 
@@ -48,7 +50,9 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
 
     assert opened.locator(".bars h3").count() == 1
 
-    opened.wait_for_selector(".bars .exact")  # the grammar knows: r_nts can only be rants
+    opened.wait_for_selector(
+        ".bars .exact"
+    )  # the grammar knows: r_nts can only be rants
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
 
     assert exact.strip() == "100.0%"
@@ -70,7 +74,9 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
 
     opened.select_option("#order", "right")
     opened.evaluate(COUNT_BLANKS)
-    opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
+    opened.locator("text=Fill one by one").evaluate(
+        "button => (button.click(), button.click())"
+    )
     opened.wait_for_selector("text=0 blanks, answered")
 
     # the second character was filled after the answer to the first
@@ -115,7 +121,9 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard, make_run,
 def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
     shared_dashboard, make_run
 ):
-    runs = [shared_dashboard.receive(make_run()).run for _ in range(3 * predictors.MOST)]
+    runs = [
+        shared_dashboard.receive(make_run()).run for _ in range(3 * predictors.MOST)
+    ]
     server = psutil.Process(shared_dashboard.process.pid)
 
     def reason(run):
@@ -127,10 +135,18 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
 
     with ThreadPoolExecutor(len(runs)) as threads:
         answers = [threads.submit(reason, run) for run in runs]
-        until(lambda: sum(answer.done() for answer in answers) == len(runs) - predictors.MOST)
-        assert all("try again later" in answer.result() for answer in answers if answer.done())
+        until(
+            lambda: (
+                sum(answer.done() for answer in answers) == len(runs) - predictors.MOST
+            )
+        )
+        assert all(
+            "try again later" in answer.result() for answer in answers if answer.done()
+        )
 
-        until(lambda: len(server.children()) == predictors.MOST)  # once the idle ones have ended
+        until(
+            lambda: len(server.children()) == predictors.MOST
+        )  # once the idle ones have ended
         for process in server.children():  # while it imports torch
             process.kill()
 
@@ -159,9 +175,13 @@ def in_loop(task):
         return threads.submit(asyncio.run, result()).result(60)
 
 
-def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, monkeypatch):
+def test_a_run_that_has_trained_on_answers_with_its_newest_weights(
+    tmp_path, monkeypatch
+):
     """Each process answers with its number, and one with older weights ends."""
-    answer = "for line in sys.stdin: print(json.dumps({'process': os.getpid()}), flush=True)"
+    answer = (
+        "for line in sys.stdin: print(json.dumps({'process': os.getpid()}), flush=True)"
+    )
     predictor = predictor_of(tmp_path, monkeypatch, answer)
     predictor.weights.parent.mkdir()
 
@@ -201,9 +221,13 @@ def test_the_reason_is_given_only_by_a_process_that_has_ended(
     assert predictor.process is None
 
 
-def test_the_process_that_was_idle_for_the_longest_time_makes_room(tmp_path, monkeypatch):
+def test_the_process_that_was_idle_for_the_longest_time_makes_room(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(predictors, "MOST", 2)
-    predictor_of(tmp_path, monkeypatch, "for line in sys.stdin: print('{}', flush=True)")
+    predictor_of(
+        tmp_path, monkeypatch, "for line in sys.stdin: print('{}', flush=True)"
+    )
     several = predictors.Predictors()
 
     async def left():

@@ -11,7 +11,13 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from configs.command_line.command import LARGEST_CONFIG, SETTINGS, parse, read_config, resolve
+from configs.command_line.command import (
+    LARGEST_CONFIG,
+    SETTINGS,
+    parse,
+    read_config,
+    resolve,
+)
 from configs.command_line.program import fail
 from configs.keys import ConfigError
 from data.corpus import CorpusError, load_corpus
@@ -72,7 +78,9 @@ TEXTS = ANY_TEXT | st.sampled_from(LIKELY + ODD_PATHS)
 ROW_KEYS = st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3)
+    ),
 )
 KEYS = st.sampled_from(sorted(SETTINGS))
 WORDS = TEXTS | st.builds("{}={}".format, KEYS, VALUES)
@@ -122,8 +130,12 @@ YAML = st.recursive(
         st.builds("{{{0}: {1}, <<: {1}}}".format, ROW_KEYS | inner, inner),
     ),
 )
-SPELLED = st.lists(st.builds("{}: {}\n".format, KEYS | ANY_TEXT, YAML), max_size=3).map("".join)
-DUMPED = (st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES).map(yaml.safe_dump)
+SPELLED = st.lists(st.builds("{}: {}\n".format, KEYS | ANY_TEXT, YAML), max_size=3).map(
+    "".join
+)
+DUMPED = (st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES).map(
+    yaml.safe_dump
+)
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
 ANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -133,7 +145,9 @@ def bounds():
     """A reader that never ends, or that takes all memory, fails instead."""
 
     def stop(*_):
-        pytest.fail("took more than 100 s")  # TimeoutError would be an OSError, which readers catch
+        pytest.fail(
+            "took more than 100 s"
+        )  # TimeoutError would be an OSError, which readers catch
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(100)
@@ -173,20 +187,28 @@ def one_line_at_most(arguments):
 
 
 @settings(ANY, max_examples=60)
-@given(words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
+@given(
+    words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5)
+)
 def test_any_command_line_is_understood_or_refused_in_one_line(words, odd):
     one_line_at_most([word.replace("{odd}", odd) for word in words])
 
 
 @pytest.mark.parametrize("path", ODD_PATHS)
-@pytest.mark.parametrize("use", ["logs=", "data.corpus=", "name=", "--config=", "--resume="])
+@pytest.mark.parametrize(
+    "use", ["logs=", "data.corpus=", "name=", "--config=", "--resume="]
+)
 def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
     line = one_line_at_most([use + path.replace("{odd}", odd)])
     assert line or use == "logs="
 
 
 @settings(ANY, max_examples=120)
-@given(text=DUMPED | SPELLED, encoding=ENCODINGS, junk=st.just(b"") | st.binary(max_size=200))
+@given(
+    text=DUMPED | SPELLED,
+    encoding=ENCODINGS,
+    junk=st.just(b"") | st.binary(max_size=200),
+)
 @example(text='logs: "\\ud800"\n', encoding="utf-8", junk=b"")
 @example(text='data.corpus: "\\0"\n', encoding="utf-8", junk=b"")
 def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(
@@ -204,10 +226,14 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
     values, tmp_path
 ):
     try:
-        resolved = resolve({key: SETTINGS[key].parse(value) for key, value in values.items()}, {})
+        resolved = resolve(
+            {key: SETTINGS[key].parse(value) for key, value in values.items()}, {}
+        )
     except ConfigError:
         return
-    path = written(tmp_path / "config.yaml", yaml.safe_dump(resolved, allow_unicode=True))
+    path = written(
+        tmp_path / "config.yaml", yaml.safe_dump(resolved, allow_unicode=True)
+    )
     assert resolve(read_config(path), {}) == resolved
 
 
@@ -232,7 +258,9 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
         "#" * (LARGEST_CONFIG + 1),
     ],
 )
-def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(content, tmp_path, refusal):
+def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(
+    content, tmp_path, refusal
+):
     marker = tmp_path / "executed"
     path = written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker)))
     refusal(main, "--config", path)

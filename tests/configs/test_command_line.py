@@ -38,14 +38,20 @@ def test_without_a_preset_the_reason_for_the_choice_is_given():
     )
     assert command.values["seed"] == 3
     assert command.overridden == {"seed": 3}
-    assert parse(["device=cpu"]).source == "preset quick: device=cpu (--preset chooses another)"
+    assert (
+        parse(["device=cpu"]).source
+        == "preset quick: device=cpu (--preset chooses another)"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ([], {"training.max_steps": None, "training.max_seconds": 180.0}),
-        (["training.max_steps=500"], {"training.max_steps": 500, "training.max_seconds": None}),
+        (
+            ["training.max_steps=500"],
+            {"training.max_steps": 500, "training.max_seconds": None},
+        ),
         (
             ["training.max_steps=9", "training.max_chars=1e6"],
             {"training.max_steps": 9, "training.max_chars": 10**6},
@@ -63,7 +69,11 @@ def test_keys_and_options_come_in_any_order():
     """The last value of an option counts: `--seeds` starts each run with the command line and
     --seeds=1 behind it."""
     command = parse(["seed=1", "--preset", "quick", "model.d_ff=64", "--seeds", "3"])
-    assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (1, 64, 3)
+    assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (
+        1,
+        64,
+        3,
+    )
     assert parse(["--preset", "quick", "--seeds", "3", "--seeds=1"]).n_seeds == 1
 
 
@@ -150,7 +160,10 @@ def test_wrong_input_is_one_clear_line(command, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("seed: 1\nname: &a x\nlogs: *a\n", "aliases and tags are not accepted in line 3"),
+        (
+            "seed: 1\nname: &a x\nlogs: *a\n",
+            "aliases and tags are not accepted in line 3",
+        ),
         ("seed: 1\nname: x\nseed: 1\n", "the key seed stands twice in line 3"),
         (
             "training.stages:\n- {until: 1,\n seq_len: 8, until: 1}\n",
@@ -166,7 +179,9 @@ def test_the_error_of_a_file_names_the_line(tmp_path, content, message):
 
 @pytest.mark.parametrize("option", ["--config={run}/config.yaml", "--resume={run}"])
 def test_a_wrong_key_in_a_file_is_refused_with_the_file(tmp_path, option):
-    (tmp_path / "config.yaml").write_text("training.max_steps: 5\ntraining.max_stepz: 2\n")
+    (tmp_path / "config.yaml").write_text(
+        "training.max_steps: 5\ntraining.max_stepz: 2\n"
+    )
     with one_line(ConfigError, r"/config\.yaml: .*training\.max_steps"):
         parse([option.format(run=tmp_path)])
 
@@ -201,8 +216,15 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     assert changed.items() <= resumed.values.items()
     assert resumed.values["logs"] == str(resumed.logs) == str(tmp_path / "logs")
 
-    wrong = ["seed=1", "model.d_ff=128", "masking.masking_prob=0.4", "training.learning_rate=0.1"]
-    with one_line(ConfigError, r"cannot change seed \(it is 0\).*model.d_ff \(it is 64\)") as error:
+    wrong = [
+        "seed=1",
+        "model.d_ff=128",
+        "masking.masking_prob=0.4",
+        "training.learning_rate=0.1",
+    ]
+    with one_line(
+        ConfigError, r"cannot change seed \(it is 0\).*model.d_ff \(it is 64\)"
+    ) as error:
         parse([*words, *wrong])
     assert all(word.partition("=")[0] in str(error.value) for word in wrong)
     assert "max_steps" not in str(error.value)
@@ -213,7 +235,10 @@ def test_comparisons_ignore_the_keys_in_which_repeats_differ():
 
 
 def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
-    rows = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]
+    rows = [
+        {"until": 0.5, "seq_len": 32, "masking_prob": 0.3},
+        {"until": 1.0, "seq_len": 64},
+    ]
     base = {"training.stages": rows}
     values = resolve(base, {"masking.masking_prob": 0.4})
     assert values["training.stages"] == [{"until": 0.5, "seq_len": 32}, rows[1]]

@@ -15,12 +15,18 @@ from tests.conftest import configs_for
 from training import switches
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
-OLD_DRIVER = f"CUDA initialization: {TOO_OLD}. Please update your GPU driver by downloading"
+OLD_DRIVER = (
+    f"CUDA initialization: {TOO_OLD}. Please update your GPU driver by downloading"
+)
 
 
-def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(monkeypatch, recwarn):
+def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(
+    monkeypatch, recwarn
+):
     monkeypatch.setattr(
-        torch.cuda, "is_available", lambda: bool(warnings.warn(OLD_DRIVER, stacklevel=1))
+        torch.cuda,
+        "is_available",
+        lambda: bool(warnings.warn(OLD_DRIVER, stacklevel=1)),
     )
     monkeypatch.setattr("configs.devices.best_device", lambda: "cpu")
     reason = f"found no CUDA device; {TOO_OLD}"
@@ -88,5 +94,7 @@ def test_long_vectors_are_computed_in_bfloat16_on_cpus_that_have_it(
     corpus_file, monkeypatch, has_bfloat16, d_model, precision, is_bfloat16
 ):
     monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", has_bfloat16)
-    configs = configs_for(corpus_file, model__d_model=d_model, training__precision=precision)
+    configs = configs_for(
+        corpus_file, model__d_model=d_model, training__precision=precision
+    )
     assert configs.training.autocast == is_bfloat16

@@ -20,7 +20,9 @@ MIXTURE = [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]
 
 
 def masking_for(corpus, **keys):
-    return configs_for(corpus, **{f"masking__{key}": value for key, value in keys.items()})
+    return configs_for(
+        corpus, **{f"masking__{key}": value for key, value in keys.items()}
+    )
 
 
 def test_the_names_of_strategies_are_those_that_exist():
@@ -83,7 +85,9 @@ def test_keys_that_a_strategy_does_not_allow_are_refused(
 
 def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train, fresh):
     trees = check_resumes(train, 3, masking__strategy=fresh, training__max_steps=8)
-    whole, stopped, resumed = (configs.masking.strategy.segmenter.times_masked for configs in trees)
+    whole, stopped, resumed = (
+        configs.masking.strategy.segmenter.times_masked for configs in trees
+    )
     # all masked characters of 8 steps, but for losses of 0
     assert whole.sum() > 8 * 0.9 * 512 * 0.15
     assert 0 < stopped.sum() < whole.sum()

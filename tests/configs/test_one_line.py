@@ -31,11 +31,17 @@ def test_an_error_is_one_printable_line(monkeypatch, capsys, message, line):
 @pytest.mark.parametrize(
     ("error", "code", "end"),
     [
-        (OSError(errno.ENOSPC, "No space left", "x"), 1, "'x': free some space on this disk\n"),
+        (
+            OSError(errno.ENOSPC, "No space left", "x"),
+            1,
+            "'x': free some space on this disk\n",
+        ),
         (KeyboardInterrupt(), 130, ": interrupted\n"),
     ],
 )
-def test_a_full_disk_and_ctrl_c_while_a_program_starts_are_one_line(capsys, error, code, end):
+def test_a_full_disk_and_ctrl_c_while_a_program_starts_are_one_line(
+    capsys, error, code, end
+):
     def main(_):
         raise error
 
@@ -44,7 +50,9 @@ def test_a_full_disk_and_ctrl_c_while_a_program_starts_are_one_line(capsys, erro
     assert capsys.readouterr().err.endswith(end)
 
 
-@pytest.mark.parametrize(("output", "code"), [("> /dev/full", 1), (">&-", 0), ("| true", 0)])
+@pytest.mark.parametrize(
+    ("output", "code"), [("> /dev/full", 1), (">&-", 0), ("| true", 0)]
+)
 def test_an_output_that_cannot_be_written_is_one_line_at_most(output, code):
     command = f"{sys.executable} experiment.py --help {output}"
     done = subprocess.run(

@@ -29,12 +29,15 @@ for size in ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]
 
 @pytest.mark.parametrize(("tokens", "message"), WRONG.items())
 def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, message):
-    assert message in refusal(main, f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}", before="")
+    assert message in refusal(
+        main, f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}", before=""
+    )
     assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"\xff", b"{}", b'"a"', b'{"model": {"vocab": {}}}', b"[" * 100_000]
+    "content",
+    [b"{", b"\xff", b"{}", b'"a"', b'{"model": {"vocab": {}}}', b"[" * 100_000],
 )
 def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     path = tmp_path / "tokenizer.json"
@@ -45,10 +48,13 @@ def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "word", ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"]
+    "word",
+    ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"],
 )
 def test_keys_of_characters_are_refused_with_other_tokens(word):
-    with pytest.raises(ConfigError, match=r"requires data\.tokens=characters \(now bytes\)"):
+    with pytest.raises(
+        ConfigError, match=r"requires data\.tokens=characters \(now bytes\)"
+    ):
         parse(["data.tokens=bytes", word])
     parse([word])
 
@@ -65,14 +71,19 @@ def test_a_missing_package_is_one_line(monkeypatch, tmp_path, tokens):
 def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
     saved(tmp_path, "gpt2", TEXT)
     monkeypatch.chdir(tmp_path)
-    assert parse(["data.tokens=gpt2.json"]).values["data.tokens"] == str(tmp_path / "gpt2.json")
+    assert parse(["data.tokens=gpt2.json"]).values["data.tokens"] == str(
+        tmp_path / "gpt2.json"
+    )
 
 
 @pytest.fixture
 def train(tmp_path, corpus_file):
     """Trains a small model with some keys; returns its run."""
     keys = {"data.corpus": corpus_file, "model.n_layers": 1, "training.evaluations": 1}
-    keys |= {"training.stages": [{"until": 1.0, "seq_len": 32}], "training.max_steps": 2}
+    keys |= {
+        "training.stages": [{"until": 1.0, "seq_len": 32}],
+        "training.max_steps": 2,
+    }
     config = config_file(tmp_path, keys)
 
     def train(*words, base=("--config", config)):
@@ -116,7 +127,9 @@ def test_a_resumed_run_keeps_its_bpe_without_a_cache(train, empty_cache):
 
 
 @pytest.mark.parametrize("tokens", ["characters", "bpe:300"])
-def test_a_resumed_run_cannot_have_other_tokens(train, tmp_path, refusal, empty_cache, tokens):
+def test_a_resumed_run_cannot_have_other_tokens(
+    train, tmp_path, refusal, empty_cache, tokens
+):
     run = train(f"data.tokens={tokens}")
     before = list(empty_cache.glob("tokenizers/*"))
     for other in ("bpe:500", saved(tmp_path, "wordpiece", TEXT)):
@@ -130,7 +143,9 @@ def test_a_resumed_run_cannot_have_other_tokens(train, tmp_path, refusal, empty_
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:300"])
-def test_a_run_continues_another_one_with_its_tokens_only(train, tmp_path, refusal, tokens):
+def test_a_run_continues_another_one_with_its_tokens_only(
+    train, tmp_path, refusal, tokens
+):
     old = train(f"data.tokens={tokens}")
     other = "Zürich isn't far from 中文, said the cat.\n" * 300
     corpus = f"data.corpus={written(tmp_path / 'new.txt', other)}"

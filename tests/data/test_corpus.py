@@ -34,17 +34,23 @@ def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text
 def test_documents_become_a_corpus_that_is_their_text_joined():
     corpus_of_all = joined("my.py:documents", (text for text in ["a b", "", "c"] * 10))
     assert whole(corpus_of_all) == "\n".join(["a b", "", "c"] * 10)
-    assert corpus_of_all.sha256 == Corpus.from_text("any name", whole(corpus_of_all)).sha256
+    assert (
+        corpus_of_all.sha256
+        == Corpus.from_text("any name", whole(corpus_of_all)).sha256
+    )
 
 
-@pytest.mark.parametrize("documents", [[], ["", ""], ["text", b"bytes"], ["text", "\ud800"]])
+@pytest.mark.parametrize(
+    "documents", [[], ["", ""], ["text", b"bytes"], ["text", "\ud800"]]
+)
 def test_documents_without_unicode_text_are_refused(documents):
     with pytest.raises(CorpusError, match=r"^my\.py:documents: "):
         joined("my.py:documents", documents)
 
 
 @pytest.mark.parametrize(
-    ("content", "promised"), [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)]
+    ("content", "promised"),
+    [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)],
 )
 def test_a_wrong_or_incomplete_download_is_not_cached(
     without_text, monkeypatch, serve, content, promised
@@ -80,7 +86,9 @@ def test_an_endless_download_is_aborted(serve):
     def answer(handler):
         handler.send_response(200)
         handler.end_headers()
-        with contextlib.suppress(OSError):  # the client closes the connection, as it should
+        with contextlib.suppress(
+            OSError
+        ):  # the client closes the connection, as it should
             while True:
                 handler.wfile.write(b"x" * 65_536)
 
@@ -128,14 +136,18 @@ def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
         without_text.rmdir()
         without_text.write_text("a file in place of the folder")
 
-    monkeypatch.setattr("data.text.download.URL", serve(answer_with(shakespeare.encode())))
+    monkeypatch.setattr(
+        "data.text.download.URL", serve(answer_with(shakespeare.encode()))
+    )
     said = []
     loaded = load_corpus("auto", said.append)
 
     assert (loaded.name, whole(loaded)) == ("tiny_shakespeare", shakespeare)
     assert "downloading tiny Shakespeare" in said[0]
     assert ("will be downloaded again" in said[-1]) == (not is_cached)
-    assert [path.name for path in without_text.glob("*")] == ["tiny_shakespeare.txt"] * is_cached
+    assert [path.name for path in without_text.glob("*")] == [
+        "tiny_shakespeare.txt"
+    ] * is_cached
 
 
 def test_line_ends_of_a_file_are_kept(tmp_path):
@@ -172,7 +184,9 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("by", ["name", "variable", "cache"])
 @pytest.mark.parametrize("reason", UNUSABLE)
-def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, reason, by):
+def test_an_unusable_file_is_refused_with_one_line(
+    without_text, monkeypatch, reason, by
+):
     """Without the checks, a pipe hangs and a device exhausts the memory."""
     path = without_text / "tiny_shakespeare.txt"
     UNUSABLE[reason](path)
@@ -190,13 +204,26 @@ def test_an_unusable_file_is_refused_with_one_line(without_text, monkeypatch, re
         assert str(path) in error
 
 
-BAD_NAMES = ["~nosuchuser/x", "a\0b", "\ud800", "x" * 5_000, "a\nb", "a\x1b[31m\u2028b", ""]
+BAD_NAMES = [
+    "~nosuchuser/x",
+    "a\0b",
+    "\ud800",
+    "x" * 5_000,
+    "a\nb",
+    "a\x1b[31m\u2028b",
+    "",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_a_name_that_no_usable_file_has_is_refused_with_one_line(name, without_text, monkeypatch):
+def test_a_name_that_no_usable_file_has_is_refused_with_one_line(
+    name, without_text, monkeypatch
+):
     assert "cannot read" in one_line_error(name)
-    if name and name not in ("a\0b", "\ud800"):  # no environment variable can hold these two
+    if name and name not in (
+        "a\0b",
+        "\ud800",
+    ):  # no environment variable can hold these two
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, name)
         assert "cannot read" in one_line_error("tiny_shakespeare")
 

@@ -14,13 +14,17 @@ VOCABULARY = Vocabulary(TEXT, (PAD, MASK, CLS, SEP))
 
 def pairs(text, objective, *, longest=64, seed=0):
     vocabulary = Vocabulary(text, (PAD, MASK, CLS, SEP))
-    return PairWindows(objective, vocabulary.encode(text), text, vocabulary, seed, longest)
+    return PairWindows(
+        objective, vocabulary.encode(text), text, vocabulary, seed, longest
+    )
 
 
 def pairs_in(batch):
     """The two texts of each pair with their offsets, and its label."""
     labels = batch.extras["pair_labels"].tolist()
-    for tokens, offsets, label in zip(batch.tokens, batch.offsets.tolist(), labels, strict=True):
+    for tokens, offsets, label in zip(
+        batch.tokens, batch.offsets.tolist(), labels, strict=True
+    ):
         text = VOCABULARY.decode(tokens)
         assert text.startswith(CLS)
         assert text.endswith(SEP)
@@ -89,7 +93,8 @@ def test_half_of_the_labels_are_one(objective):
 
 
 @given(
-    text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST_PAIR, 30)
+    text=st.text(alphabet="ab\n", min_size=40, max_size=400),
+    seq_len=st.integers(SHORTEST_PAIR, 30),
 )
 def test_any_text_gives_pairs_inside_the_text_or_is_refused(text, seq_len):
     try:

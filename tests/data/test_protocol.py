@@ -32,7 +32,9 @@ def test_windows_do_not_overlap_the_remainder_is_dropped_and_a_large_text_has_10
 
 def test_the_shortest_corpus_with_a_validation_window_has_2551_characters():
     for length, validation_length in ((2_551, 256), (2_550, 255)):
-        assert len(Corpus.from_text("short", "a" * length).validation) == validation_length
+        assert (
+            len(Corpus.from_text("short", "a" * length).validation) == validation_length
+        )
 
     assert validation_set(torch.zeros(256)).n_windows == 1
     with pytest.raises(CorpusError, match="at least 2,551"):

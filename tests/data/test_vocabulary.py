@@ -13,7 +13,10 @@ def test_ids_are_the_sorted_characters_then_the_special_tokens():
     vocabulary = Vocabulary("b\na")
     assert vocabulary.encode("\nab").tolist() == [0, 1, 2]
     assert vocabulary.encode("").tolist() == []
-    assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
+    assert (
+        vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token])
+        == "[PAD][MASK]"
+    )
     assert vocabulary.description() == {
         "characters": ["\n", "a", "b"],
         "special_tokens": ["[PAD]", "[MASK]"],
@@ -58,6 +61,8 @@ def test_too_few_and_too_many_characters_are_refused():
 
 
 def test_printable_escapes_control_characters_and_nothing_else():
-    assert printable("\x1b[2J a\tb\n\x00\x7f\x9b\r") == "\\x1b[2J a\tb\n\\x00\\x7f\\x9b\\r"
+    assert (
+        printable("\x1b[2J a\tb\n\x00\x7f\x9b\r") == "\\x1b[2J a\tb\n\\x00\\x7f\\x9b\\r"
+    )
     assert printable("plain: é, ö, 中, 🎭, \u00a0") == "plain: é, ö, 中, 🎭, \u00a0"
     assert printable("\ud800").isprintable()

@@ -86,9 +86,13 @@ def test_a_restored_generator_continues_its_draws():
     saved = torch.Generator().manual_seed(3)
     torch.rand(5, generator=saved)
 
-    assert torch.equal(draws_after_restoring(saved.get_state()), torch.rand(5, generator=saved))
+    assert torch.equal(
+        draws_after_restoring(saved.get_state()), torch.rand(5, generator=saved)
+    )
 
     state = torch.arange(16, dtype=torch.uint8)  # a GPU's state: a seed and an offset
 
     assert torch.equal(draws_after_restoring(state), draws_after_restoring(state))
-    assert not torch.equal(draws_after_restoring(state), draws_after_restoring(state.flip(0)))
+    assert not torch.equal(
+        draws_after_restoring(state), draws_after_restoring(state.flip(0))
+    )

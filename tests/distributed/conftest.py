@@ -58,7 +58,9 @@ class Launcher:
 
     def new_store(self):
         """The port of a new store, as torchrun has one."""
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
+        store = dist.TCPStore(
+            "127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60)
+        )
         self.stores.append(store)
         return store.port
 
@@ -74,7 +76,9 @@ class Launcher:
         """Wait for a file in the folder, as long as all processes live."""
 
         def is_there():
-            assert all(process.poll() is None for process in self.started), "a process has ended"
+            assert all(process.poll() is None for process in self.started), (
+                "a process has ended"
+            )
             return list(self.folder.glob(pattern))
 
         until(is_there, 120)
@@ -85,13 +89,17 @@ class Launcher:
 
     def run(self, n, *arguments, attempt=0):
         """The outputs of processes, which end with exit code 0."""
-        return ["".join(each) for each in self.ended([0] * n, *arguments, attempt=attempt)]
+        return [
+            "".join(each) for each in self.ended([0] * n, *arguments, attempt=attempt)
+        ]
 
     def ended(self, codes, *arguments, attempt=0):
         """Stdout and stderr of each of some processes, which end with these exit codes."""
         programs = self.start(len(codes), *arguments, attempt=attempt)
         found_codes = [program.wait(120) for program in programs]
-        outputs = [(program.stdout.read(), program.stderr.read()) for program in programs]
+        outputs = [
+            (program.stdout.read(), program.stderr.read()) for program in programs
+        ]
         assert found_codes == codes, outputs
         return outputs
 

@@ -59,7 +59,9 @@ def once(path):
 
 from_text = Corpus.from_text
 FAULTS = {
-    "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
+    "full disk": lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)
+    ),
     "none": lambda: None,
     "restart": lambda: None,  # with the timeouts of a real run
     "checkpoint": lambda: setattr(experiment, "build_trainer", no_checkpoint),
@@ -69,7 +71,9 @@ FAULTS = {
     "no text": lambda: os.environ.update({ENVIRONMENT_VARIABLE: "nowhere.txt"}),
     "full disk once": lambda: setattr(saving, "flush", once),
     "hang": lambda: setattr(TrainingStep, "__call__", hang),
-    "slow compiler": lambda: setattr(compilation, "_leave_out", slow(lambda model: None)),
+    "slow compiler": lambda: setattr(
+        compilation, "_leave_out", slow(lambda model: None)
+    ),
 }
 
 if __name__ == "__main__":

@@ -47,7 +47,9 @@ def gradients(config, out):
         weights = all_whole(model)
         # tables begin at zero, where nothing depends on them
         for name, _ in model.named_parameters():
-            noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
+            noise = torch.randn(
+                weights[name].shape, generator=torch.Generator().manual_seed(0)
+            )
             weights[name] = weights[name] + 0.02 * noise
         load_whole(model, weights)
         batches = configs.step.draw(Stage(1.0, 64, 0.15))
@@ -58,7 +60,9 @@ def gradients(config, out):
         ]
         loss = update.summed([outcome.sums for outcome in outcomes])["loss_sum"]
         found = {
-            name: parameter.grad.to_dense() if parameter.grad.is_sparse else whole(parameter.grad)
+            name: parameter.grad.to_dense()
+            if parameter.grad.is_sparse
+            else whole(parameter.grad)
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
         }
@@ -185,5 +189,7 @@ def broken(outcome_of, model, batch):
 
 
 if __name__ == "__main__":
-    steps = {each.__name__: each for each in (gradients, muon, weights, memory, not_finite)}
+    steps = {
+        each.__name__: each for each in (gradients, muon, weights, memory, not_finite)
+    }
     steps[sys.argv[1]](*sys.argv[2:])

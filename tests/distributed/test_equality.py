@@ -54,10 +54,14 @@ def test_muon_in_chunks_gives_the_update_of_one_process(launcher, parallel):
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher, parallel):
+def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(
+    launcher, parallel
+):
     config = launcher.config(training__parallel=parallel)
     outputs = launcher.run(2, steps.__file__, "not_finite", config)
-    (digest, skipped), (other, _) = (output.splitlines()[-1].split() for output in outputs)
+    (digest, skipped), (other, _) = (
+        output.splitlines()[-1].split() for output in outputs
+    )
     assert digest == other
     assert skipped == "1"
 
@@ -80,7 +84,9 @@ RUNS = {
 
 
 @pytest.mark.parametrize("keys", RUNS.values(), ids=RUNS)
-def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, train, keys):
+def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(
+    launcher, train, keys
+):
     keys = {"training__max_steps": 8, **keys}
     launcher.run(2, "experiment.py", "--config", launcher.config(**keys))
     one = train(**KEYS | keys, data__corpus=launcher.corpus).run

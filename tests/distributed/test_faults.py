@@ -58,9 +58,15 @@ def test_processes_end_with_torchrun(launcher):
 
 @pytest.mark.slow
 def test_others_wait_while_one_process_compiles_or_saves(launcher):
-    keys = {"training__compile": True, "training__max_steps": 2, "training__evaluations": 1}
+    keys = {
+        "training__compile": True,
+        "training__max_steps": 2,
+        "training__evaluations": 1,
+    }
     launcher.run(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))
-    assert launcher.only_run().metrics()[-1]["seconds"] < 6  # the clock stands still meanwhile
+    assert (
+        launcher.only_run().metrics()[-1]["seconds"] < 6
+    )  # the clock stands still meanwhile
 
 
 DIFFERS = "faulty.py: process 1 differs from process 0: its"
@@ -104,15 +110,20 @@ def test_a_process_without_the_text_is_named(launcher, shakespeare):
 
 @on_linux
 @pytest.mark.parametrize(
-    ("parallel", "rank", "named"), [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")]
+    ("parallel", "rank", "named"),
+    [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")],
 )
-def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel, rank, named):
+def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(
+    launcher, parallel, rank, named
+):
     """A limit on the size of its files stands for the disk. Training continues until it has to save
     its last state."""
     programs = launcher.start_long("experiment.py", f"training.parallel={parallel}")
     run = launcher.only_run()
     # small files only
-    resource.prlimit(programs[rank].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    resource.prlimit(
+        programs[rank].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)
+    )
     read = []
     while not read or "cannot write the checkpoint" not in read[-1]:
         read.append(programs[0].stdout.readline())
@@ -124,9 +135,14 @@ def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel,
 
     errors = [program.stderr.read() for program in programs]
     assert errors[0].count("\n") == 1
-    assert f"stopped: cannot save the run ({named}File too large): make room for " in errors[0]
+    assert (
+        f"stopped: cannot save the run ({named}File too large): make room for "
+        in errors[0]
+    )
     assert errors[1] == ""
-    assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
+    assert {
+        path.name: path.read_bytes() for path in run.checkpoints.iterdir()
+    } == before
 
 
 @pytest.mark.parametrize("n_evaluations", [1, 3])
@@ -141,9 +157,13 @@ def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluatio
     config = launcher.config(**keys)
     is_tried_again = n_evaluations > 1
     codes = [int(not is_tried_again), 0]
-    (output, errors), _ = launcher.ended(codes, PROGRAM, "full disk once", "--config", config)
+    (output, errors), _ = launcher.ended(
+        codes, PROGRAM, "full disk once", "--config", config
+    )
 
-    assert "cannot write the best weights; will try again (process 1: No space" in output
+    assert (
+        "cannot write the best weights; will try again (process 1: No space" in output
+    )
     assert ("the best weights could not be written" in errors) != is_tried_again
 
     run = launcher.only_run()
@@ -156,11 +176,15 @@ def test_best_weights_that_a_process_cannot_write_are_those_of_a_later_evaluatio
 
 @on_linux
 @pytest.mark.slow
-def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher, monkeypatch, tmp_path):
+def test_a_full_disk_of_another_process_costs_the_compiled_code(
+    launcher, monkeypatch, tmp_path
+):
     """All processes train without it, and the first one says why. Only the second one compiles,
     with no room at all."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "compiled"))
-    config = launcher.config(training__compile=True, training__max_steps=4, model__n_layers=1)
+    config = launcher.config(
+        training__compile=True, training__max_steps=4, model__n_layers=1
+    )
     output, _ = launcher.run(2, PROGRAM, "full disk", "--config", config)
     assert "training without torch.compile: process 1: " in output
 

@@ -37,7 +37,11 @@ def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     runs = []
     for name, steps in (("whole", [6]), ("parts", [3, 6])):
         launcher.folder = tmp_path / name
-        runs.append(trained(launcher, [(2, last, parallel) for last in steps], model__dropout=0.1))
+        runs.append(
+            trained(
+                launcher, [(2, last, parallel) for last in steps], model__dropout=0.1
+            )
+        )
     torch.testing.assert_close(*runs, rtol=0, atol=0)
 
 
@@ -47,14 +51,20 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
 
     Checkpoints hold whole tensors, so what one way to train saves, each way can load.
     """
-    one = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=8).run
+    one = train(
+        **KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=8
+    ).run
     launcher.folder = tmp_path / "mixed"
-    mixed = trained(launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")])
+    mixed = trained(
+        launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")]
+    )
     torch.testing.assert_close(mixed, last_weights(one), rtol=0, atol=1e-4)
 
 
 def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path, train):
-    old = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run
+    old = train(
+        **KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3
+    ).run
     weights = []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         logs = tmp_path / parallel

@@ -33,7 +33,9 @@ def test_a_sharded_model_is_built_and_saved_without_gathering_it(launcher, tmp_p
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def test_a_sharded_model_starts_with_the_weights_that_one_process_has(launcher, tmp_path):
+def test_a_sharded_model_starts_with_the_weights_that_one_process_has(
+    launcher, tmp_path
+):
     config = launcher.config(**MORE, training__parallel="fsdp")
     launcher.run(2, steps.__file__, "weights", config, str(tmp_path / "found.pt"))
     alone = configs_for(launcher.corpus, **KEYS, **MORE).network.state_dict()
@@ -45,7 +47,9 @@ def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):
     content_of = saving.content_of
 
     def shortened(tensor):
-        monkeypatch.setattr(saving, "content_of", content_of)  # the first call writes the file
+        monkeypatch.setattr(
+            saving, "content_of", content_of
+        )  # the first call writes the file
         return content_of(tensor[:3])
 
     monkeypatch.setattr(saving, "content_of", shortened)

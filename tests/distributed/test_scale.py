@@ -27,7 +27,9 @@ MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]
 
 def recorded(name, row, column):
     table = json.loads((RECORDED / f"{name}.json").read_text())["table"]
-    return float(next(each for each in table if each[""] == row)[column].replace(",", ""))
+    return float(
+        next(each for each in table if each[""] == row)[column].replace(",", "")
+    )
 
 
 def operations(n_layers, d, d_ff, length):
@@ -57,7 +59,9 @@ def test_operations():
 def test_hours():
     per_char = [operations(*shape) for shape in MODELS]
     rate = (
-        recorded("amd-epyc-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED)
+        recorded(
+            "amd-epyc-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED
+        )
         * per_char[0]
     )
     says(f"{rate / 1e9:.0f} billion operations per second")
@@ -72,15 +76,20 @@ def test_hours():
             row
             + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours"
         )
-    says(f"{3.57e6 * per_char[0] / H200:.0%} on an H200 (3.57 million characters per second")
+    says(
+        f"{3.57e6 * per_char[0] / H200:.0%} on an H200 (3.57 million characters per second"
+    )
     slow, fast = (
-        recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256)
+        recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached")
+        for n in (8, 256)
     )
     for n, digits, model in (
         (per_char[0], 1, "H200s with the preset"),
         (per_char[-1], 0, "with the largest model"),
     ):
-        says(f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}")
+        says(
+            f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}"
+        )
     says(f"{1e12 / fast / 3_600:.0f} hours, whatever the model")
     step = 32_768 * per_char[-1] / H200
     says(
@@ -106,21 +115,27 @@ def test_memory(tmp_path):
         *(muon.state[m]["momentum_buffer"] for m in matrices),
     ]
     without_undo = new_memory(muon.step)
-    undo = new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - without_undo
+    undo = (
+        new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - without_undo
+    )
     assert sum(each.nbytes for each in kept) == 12 * n
     assert undo < matrices[0].nbytes  # no copy
 
     sizes = ["12 bytes"] + [f"{12 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
     says(
         " | ".join(sizes),
-        " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]),
+        " | ".join(
+            ["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
+        ),
     )
     says(
         f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB",
         f"({12 * 100 / 64:.0f} GB each on 64 devices)",
     )
     Content.of(c.network.state_dict(), c.trainer.state_dict()).save(tmp_path / "last")
-    assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
+    assert (tmp_path / "last").stat().st_size == pytest.approx(
+        8 * n + 12 * n_others, rel=0.05
+    )
 
     says(
         f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter"
@@ -133,6 +148,8 @@ def test_memory(tmp_path):
 
 def test_storage_and_conversion():
     assert [np.min_scalar_type(n - 1).itemsize for n in (256, 257, 8_192)] == [1, 2, 2]
-    characters, bpe = (recorded(TEXTS, f"conversion: {kind}", "MB per second") for kind in KINDS)
+    characters, bpe = (
+        recorded(TEXTS, f"conversion: {kind}", "MB per second") for kind in KINDS
+    )
     says(f"| {1e3 / characters:.0f} seconds | {1e6 / characters / 3_600:.1f} hours |")
     says(f"| {1e3 / bpe / 60:.1f} minutes | {1e6 / bpe / 86_400:.1f} days |")

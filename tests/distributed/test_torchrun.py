@@ -26,9 +26,17 @@ from tests.distributed.conftest import WITHOUT_END
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
     config = launcher.config(**WITHOUT_END)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node=2",
+    ]
     words = [*torchrun, "experiment.py", "--config", config]
-    started = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     launcher.started.append(started)
     launcher.until("logs/mlm/*/checkpoints/last.safetensors")
     started.send_signal(signal.SIGINT)
@@ -57,7 +65,11 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
     for name, command in COMMANDS.items():
         content = f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/")
         written(tmp_path / name, content).chmod(0o755)
-    script = page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config)
+    script = (
+        page[page.index("#!/bin/bash") :]
+        .partition("```")[0]
+        .replace("run.yaml", config)
+    )
     script = script.replace("experiment.py", "-m tests.distributed.faulty restart")
     written(tmp_path / "run.sh", script)
     with socket.socket() as free:
@@ -72,7 +84,10 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
             ["bash", "run.sh"], cwd=tmp_path, stdout=output, start_new_session=True
         )
     try:
-        until(lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")), 120)
+        until(
+            lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")),
+            120,
+        )
         os.kill(int((tmp_path / "lost").read_text()), signal.SIGKILL)
         until(lambda: "resuming at step" in (tmp_path / "output").read_text(), 120)
         only_run(tmp_path / "logs" / "7")  # it is the same run
@@ -89,7 +104,9 @@ def started(launcher, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
 
 
-def test_every_torchrun_command_has_an_identity_that_restarts_keep(started, launcher, monkeypatch):
+def test_every_torchrun_command_has_an_identity_that_restarts_keep(
+    started, launcher, monkeypatch
+):
     first = meeting.torchrun_id()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert meeting.torchrun_id() == first
@@ -99,7 +116,10 @@ def test_every_torchrun_command_has_an_identity_that_restarts_keep(started, laun
 
 
 def test_a_run_is_found_by_its_command(tmp_path):
-    runs = [RunFolder(tmp_path / "mlm" / name) for name in ("found", "without torchrun", "damaged")]
+    runs = [
+        RunFolder(tmp_path / "mlm" / name)
+        for name in ("found", "without torchrun", "damaged")
+    ]
     for run, launch in zip(runs, ["a", None, "b"], strict=True):
         run.save_config({})
         run.save_about("mlm", "", [], launch)
@@ -137,7 +157,9 @@ def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(
 ):
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 8 * 2**20)
     values = TINY | {"training.max_steps": 1} | keys
-    with pytest.raises(ConfigError, match="of memory") if is_too_much else nullcontext():
+    with (
+        pytest.raises(ConfigError, match="of memory") if is_too_much else nullcontext()
+    ):
         resolve(values, {})
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(ConfigError, match="of memory"):
@@ -154,7 +176,9 @@ class Touch:
         return Path.touch, (self.path,)
 
 
-def test_a_pickle_in_the_store_executes_nothing_and_is_refused_in_one_line(started, tmp_path):
+def test_a_pickle_in_the_store_executes_nothing_and_is_refused_in_one_line(
+    started, tmp_path
+):
     store = meeting.store_of_attempt()
     touched = tmp_path / "touched"
     for number, value in enumerate((pickle.dumps(Touch(touched)), b"[1, 2", b"\xff")):
@@ -169,7 +193,21 @@ def test_a_pickle_in_the_store_executes_nothing_and_is_refused_in_one_line(start
 
 
 def test_nothing_is_unpickled_from_other_processes():
-    words = ("import pickle", "pickle.load", "_object_list(", "all_gather_object(", "from pickle")
-    for folder in ("configs", "data", "distributed", "model", "runs", "trained", "training"):
+    words = (
+        "import pickle",
+        "pickle.load",
+        "_object_list(",
+        "all_gather_object(",
+        "from pickle",
+    )
+    for folder in (
+        "configs",
+        "data",
+        "distributed",
+        "model",
+        "runs",
+        "trained",
+        "training",
+    ):
         for path in (ROOT / folder).rglob("*.py"):
             assert not any(word in path.read_text() for word in words), path

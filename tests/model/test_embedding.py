@@ -66,7 +66,9 @@ for name in sys.argv[2:]:
 """
 
 
-def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path, fork_server):
+def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
+    tmp_path, fork_server
+):
     source = Path(model.embedding.__file__).read_text()
     line = "    return embedding_gradient(gradient, "
     assert line in source
@@ -79,6 +81,8 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path, f
     program = written(tmp_path / "compiled.py", COMPILED)
 
     words = [str(program), str(tmp_path), *contents]
-    done = fork_server.start(words, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")})
+    done = fork_server.start(
+        words, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")}
+    )
 
     assert done.output().splitlines() == ["1.0 0", "1.0 1", "2.0 0"]

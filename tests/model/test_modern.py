@@ -19,7 +19,9 @@ def test_the_model_is_bidirectional(model, changed):
     windows."""
     other = INPUTS.clone()
     other[0, changed] = (other[0, changed] + 1) % 30
-    before, after = (model(inputs, torch.tensor([10, 30, 50])) for inputs in (INPUTS, other))
+    before, after = (
+        model(inputs, torch.tensor([10, 30, 50])) for inputs in (INPUTS, other)
+    )
     assert not torch.allclose(before[0], after[0], atol=1e-4)
     assert torch.allclose(before[1:], after[1:], atol=1e-5)
 
@@ -28,16 +30,22 @@ def test_only_distances_between_characters_matter():
     """Rotary positions: the product of a rotated query and a rotated key depends on their distance."""
     cos, sin = rotary_table(20, 8)
     query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
-    products = rotate(query.expand(20, 8), cos, sin) @ rotate(key.expand(20, 8), cos, sin).T
+    products = (
+        rotate(query.expand(20, 8), cos, sin) @ rotate(key.expand(20, 8), cos, sin).T
+    )
     for distance in range(-19, 20):
         diagonal = products.diagonal(distance)
         assert torch.allclose(diagonal, diagonal[0], atol=1e-4)
-    assert not torch.allclose(products[0, 3], products[3, 0], atol=1e-4)  # and left is not right
+    assert not torch.allclose(
+        products[0, 3], products[3, 0], atol=1e-4
+    )  # and left is not right
 
 
 def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
     model.double()
-    columns = torch.rand(3, 20, generator=torch.Generator().manual_seed(2)).argsort()[:, :4]
+    columns = torch.rand(3, 20, generator=torch.Generator().manual_seed(2)).argsort()[
+        :, :4
+    ]
     per_window = columns + 20 * torch.arange(3).unsqueeze(1)
     positions = per_window.flatten()
     labels = INPUTS.flatten()[positions]
@@ -54,7 +62,10 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
 def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little(model):
     with torch.autocast("cpu"):
         logits = model(INPUTS)
-        assert mix(*torch.randn(3, 1, 1, 5, 8).bfloat16(), None, 0.0).dtype == torch.float32
+        assert (
+            mix(*torch.randn(3, 1, 1, 5, 8).bfloat16(), None, 0.0).dtype
+            == torch.float32
+        )
     assert not torch.equal(logits, model(INPUTS))
     assert torch.allclose(logits.float(), model(INPUTS), atol=0.05)
 
@@ -63,7 +74,11 @@ def test_new_layers_are_the_identity_and_have_no_bias():
     encoder = ModernEncoder(n_tokens=30, d_model=32, n_layers=3, n_heads=4, d_ff=48)
     embedded = encoder.embedding_norm(encoder.embedding(INPUTS))
     assert torch.equal(encoder(INPUTS), encoder.final_norm(embedded))
-    biases = [name for name, _ in MaskedLanguageModel(encoder).named_parameters() if "bias" in name]
+    biases = [
+        name
+        for name, _ in MaskedLanguageModel(encoder).named_parameters()
+        if "bias" in name
+    ]
     assert biases == ["decoder_bias"]
 
 

@@ -13,7 +13,9 @@ def embedding(**settings):
     """With rows that differ from each other, as if it had been trained."""
     defaults = {"n_tokens": N_TOKENS, "d_model": 4, "ngrams": NGRAMS, "n_rows": 1_000}
     module = NgramEmbedding(**defaults | settings)
-    torch.nn.init.normal_(module.table.weight, generator=torch.Generator().manual_seed(1))
+    torch.nn.init.normal_(
+        module.table.weight, generator=torch.Generator().manual_seed(1)
+    )
     return module
 
 
@@ -37,14 +39,18 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows, n_parts):
                     symbol = tokens[column] if 0 <= column < len(tokens) else N_TOKENS
                     number += symbol * module.factors[4 + offset, i].item()
                 first = i * n_parts // len(NGRAMS) * length
-                row = module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
+                row = module.table.weight[
+                    ((number + 2**63) % 2**64 >> 33) * n_rows >> 31
+                ]
                 expected[first : first + length] += row
             assert torch.allclose(vectors[window, position], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_tokens", [30, 100_000])
 def test_ngrams_are_spread_evenly_over_the_rows(n_tokens):
-    tokens = torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0))
+    tokens = torch.randint(
+        n_tokens, (50, 64), generator=torch.Generator().manual_seed(0)
+    )
     rows = embedding(n_tokens=n_tokens).rows(tokens)
     counts = rows[:, 4:-4].flatten().bincount()
     assert len(counts) == 1_000
@@ -59,7 +65,9 @@ def test_few_ngrams_share_a_row_if_there_are_many_rows():
     for n_rows, n_distinct in ((10**6, 0.99 * N_TOKENS**2), (100, 99)):
         for ngram, column in (((-2, -1), 2), ((1, 2), 0)):
             rows = embedding(ngrams=[ngram], n_rows=n_rows).rows(windows)
-            assert n_distinct <= len(rows[:, column].unique()) <= min(n_rows, N_TOKENS**2)
+            assert (
+                n_distinct <= len(rows[:, column].unique()) <= min(n_rows, N_TOKENS**2)
+            )
 
 
 def test_no_ngram_has_the_character_itself_and_none_occurs_twice():
@@ -87,7 +95,8 @@ def test_a_table_of_zeros_changes_nothing():
 
 @pytest.mark.parametrize("n_parts", [1, 2])
 @pytest.mark.parametrize(
-    ("sparse", "dropout", "n_rows"), [(True, 0.0, 20), (True, 0.5, 1_000), (False, 0.5, 1_000)]
+    ("sparse", "dropout", "n_rows"),
+    [(True, 0.0, 20), (True, 0.5, 1_000), (False, 0.5, 1_000)],
 )
 def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     sparse, dropout, n_rows, n_parts
@@ -101,7 +110,9 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     (vectors * target).sum().backward()
     table = module.table.weight.detach().requires_grad_()
     torch.manual_seed(0)
-    weights = torch.nn.functional.dropout(torch.ones(27, len(NGRAMS)), dropout).view(3, 9, -1)
+    weights = torch.nn.functional.dropout(torch.ones(27, len(NGRAMS)), dropout).view(
+        3, 9, -1
+    )
     kept = table[module.rows(INPUTS)] * weights.unsqueeze(-1)
     expected = torch.cat([part.sum(-2) for part in kept.chunk(n_parts, dim=-2)], dim=-1)
     (expected * target).sum().backward()

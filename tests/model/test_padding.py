@@ -21,7 +21,9 @@ STARTS = [12 * i for i in range(len(TEXTS))]
 def model(request):
     ngrams = None
     if request.param != "no n-grams":
-        ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997, n_parts=2)
+        ngrams = NgramEmbedding(
+            n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997, n_parts=2
+        )
         ngrams.table.sparse = request.param == "sparse n-grams"
     return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
@@ -57,9 +59,13 @@ def test_every_pair_of_lengths_can_share_a_batch(model):
 def test_neither_does_it_with_positions(model):
     """One position per window, in both forms."""
     last = torch.tensor(LENGTHS) - 1 + torch.tensor(STARTS)
-    expected = torch.cat([model(text[None], torch.tensor([len(text) - 1])) for text in TEXTS])
+    expected = torch.cat(
+        [model(text[None], torch.tensor([len(text) - 1])) for text in TEXTS]
+    )
     for positions in (last, last[:, None]):
-        assert (model(IDS, positions, MASK).flatten(0, -2) - expected).abs().max() < 1e-5
+        assert (
+            model(IDS, positions, MASK).flatten(0, -2) - expected
+        ).abs().max() < 1e-5
 
 
 def test_nor_the_gradients(model):
@@ -75,5 +81,7 @@ def test_nor_the_gradients(model):
             assert padded[name].is_sparse
             # The optimizer updates the rows that are listed, so padding must not list any of its
             # own.
-            assert padded[name].coalesce().indices().equal(gradient.coalesce().indices())
+            assert (
+                padded[name].coalesce().indices().equal(gradient.coalesce().indices())
+            )
         assert torch.allclose(padded[name].to_dense(), gradient.to_dense(), atol=1e-12)

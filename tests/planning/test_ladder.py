@@ -11,7 +11,16 @@ from configs.command_line.command import resolve
 from configs.keys import ConfigError
 from data.corpus import load_corpus
 from planning import ladder
-from planning.ladder import SIZES, Rung, Shape, climb, measured, measured_shapes, rungs, shape_keys
+from planning.ladder import (
+    SIZES,
+    Rung,
+    Shape,
+    climb,
+    measured,
+    measured_shapes,
+    rungs,
+    shape_keys,
+)
 from planning.law import MIN_RUNS
 from tests.conftest import TINY, dotted, one_line
 from training.callbacks.health_checks import HealthCheckError
@@ -40,7 +49,14 @@ def sizes_of(planned):
 
 @pytest.mark.parametrize(
     ("speed", "seconds"),
-    [(80_000, 60), (25_000, 60), (80_000, 360), (300_000, 60), (5_000_000, 600), (30_000, 3_600)],
+    [
+        (80_000, 60),
+        (25_000, 60),
+        (80_000, 360),
+        (300_000, 60),
+        (5_000_000, 600),
+        (30_000, 3_600),
+    ],
 )
 def test_a_ladder_takes_its_time(speed, seconds):
     planned = ladder_of(speed, seconds)
@@ -61,8 +77,12 @@ def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
     assert len(planned) == 8
 
     for n_weights in sizes_of(planned):
-        lengths = [rung.n_chars for rung in planned if rung.shape.n_weights == n_weights]
-        assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
+        lengths = [
+            rung.n_chars for rung in planned if rung.shape.n_weights == n_weights
+        ]
+        assert [b / a for a, b in pairwise(lengths)] == pytest.approx(
+            [3, 3, 3], rel=0.05
+        )
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(360, 15), (40, 10)])
@@ -112,7 +132,9 @@ def test_more_time_makes_no_fewer_rungs_and_larger_models():
 
 
 def refusal_of(seconds, **more):
-    with one_line(ValueError, r"a ladder needs about \d+ s at these speeds: raise") as refused:
+    with one_line(
+        ValueError, r"a ladder needs about \d+ s at these speeds: raise"
+    ) as refused:
         ladder_of(20_000, seconds, **more)
     return str(refused.value)
 
@@ -176,11 +198,16 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
         step.chars_per_step = 100
         return step
 
-    rows = [(step_of(1.0), [Stage(0.5, 32, 0.15)]), (step_of(4.0), [Stage(1.0, 64, 0.15)])]
+    rows = [
+        (step_of(1.0), [Stage(0.5, 32, 0.15)]),
+        (step_of(4.0), [Stage(1.0, 64, 0.15)]),
+    ]
     monkeypatch.setattr(ladder, "warmed_up", lambda configs, report: rows)
     monkeypatch.setattr(ladder.time, "perf_counter", lambda: sum(clock))
 
-    assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(100 / 2.5)
+    assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(
+        100 / 2.5
+    )
 
 
 SHAPE = Shape(shape_keys(8, 1), 1, 1.0)

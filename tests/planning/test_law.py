@@ -29,7 +29,9 @@ def planted(n_weights, n_chars, n_text=FRESH):
     """The loss by a law that the fit does not know."""
     start = n_chars / LENGTH_UNIT
     if n_chars > n_text:
-        n_chars = n_text * (1 + REPEATS * (1 - np.exp(-(n_chars / n_text - 1) / REPEATS)))
+        n_chars = n_text * (
+            1 + REPEATS * (1 - np.exp(-(n_chars / n_text - 1) / REPEATS))
+        )
     size = n_weights / SIZE_UNIT
     length = n_chars / LENGTH_UNIT
     return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
@@ -84,8 +86,12 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
     assert np.median(result.draws[7]) < np.log(0.02)
 
 
-def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(monkeypatch):
-    monkeypatch.setattr(law, "PLAY_PRIORS", law.PRIORS)  # equal priors: only the floor differs
+def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(
+    monkeypatch,
+):
+    monkeypatch.setattr(
+        law, "PLAY_PRIORS", law.PRIORS
+    )  # equal priors: only the floor differs
     known = fit(ladder(), floor=FLOOR).predict(640_000, 5_000_000_000)
     unknown = fitted(floor=None).predict(640_000, 5_000_000_000)
 
@@ -97,14 +103,17 @@ def test_predictions_far_beyond_the_ladder_are_less_certain():
     result = fitted(floor=FLOOR)
     relative = []
     for factor in (1, 10, 100):
-        low, middle, high = np.array(result.predict(160_000, factor * 5_400_000)) - FLOOR
+        low, middle, high = (
+            np.array(result.predict(160_000, factor * 5_400_000)) - FLOOR
+        )
         relative.append((high - low) / middle)
 
     assert relative == sorted(relative)
 
 
 @pytest.mark.parametrize(
-    "runs", [[], ladder()[:3], ladder()[:4], [run for run in ladder() if run.n_chars < 10**6]]
+    "runs",
+    [[], ladder()[:3], ladder()[:4], [run for run in ladder() if run.n_chars < 10**6]],
 )
 def test_too_few_runs_are_refused(runs):
     with one_line(ValueError, "not enough runs to extrapolate from"):
@@ -148,13 +157,17 @@ def test_repetitions_are_worth_less_than_fresh_text():
     def excess(law, n_chars):
         return law.excess_and_deviation(160_000, n_chars)[0]
 
-    gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)]
+    gains = [
+        np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)
+    ]
 
     assert 0 < gains[0] < gains[1]
 
     np.testing.assert_allclose(excess(result, text), excess(fresh, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
-    np.testing.assert_allclose(excess(result, 10**13), excess(result, 10**14), rtol=1e-6)
+    np.testing.assert_allclose(
+        excess(result, 10**13), excess(result, 10**14), rtol=1e-6
+    )
     low, high = np.quantile(result.draws[8], (0.05, 0.95))
 
     assert low < np.log(REPEATS) < high

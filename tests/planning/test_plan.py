@@ -17,7 +17,11 @@ from runs.curves import draw_prediction
 from tests.conftest import config_file, one_line, only_run
 from tests.planning.test_law import FLOOR, SIZES, fitted
 
-KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_rows=4096")
+KEYS = (
+    "training.compile=false",
+    "training.chars_per_step=256",
+    "model.ngram_rows=4096",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +41,9 @@ PLAYED = ["data.corpus=play", *KEYS]
 
 def write_plan(path, printed, *words):
     """Plan a run on the play; returns what plan.py prints."""
-    return printed(plan.main, *PLAYED, "--ladder-seconds", "10", "--write", path, *words)
+    return printed(
+        plan.main, *PLAYED, "--ladder-seconds", "10", "--write", path, *words
+    )
 
 
 def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
@@ -45,7 +51,12 @@ def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     table = write_plan(path, printed, "--seconds", "120").partition("runs and a fit")[2]
     lines = table.splitlines()
 
-    assert [line[:10].strip() for line in lines[1:5]] == ["", "half", "the budget", "twice"]
+    assert [line[:10].strip() for line in lines[1:5]] == [
+        "",
+        "half",
+        "the budget",
+        "twice",
+    ]
 
     values = parse(["--config", str(path)]).values
     assert values["training.max_seconds"] == 120
@@ -85,11 +96,15 @@ def test_a_changed_text_is_a_warning(tmp_path, printed, text_file):
     assert output.count("warning: the text has changed since its plan") == 1
 
 
-@pytest.mark.parametrize("content", ["To be, or not to be\n", "model.d_model: 64\n", "plan: 1\n"])
+@pytest.mark.parametrize(
+    "content", ["To be, or not to be\n", "model.d_model: 64\n", "plan: 1\n"]
+)
 def test_a_file_that_is_not_a_plan_is_kept(tmp_path, refusal, content):
     victim = tmp_path / "victim.txt"
     victim.write_text(content)
-    line = refusal(plan.main, f"data.corpus={victim}", "--loss", "1", "--write", victim, before="")
+    line = refusal(
+        plan.main, f"data.corpus={victim}", "--loss", "1", "--write", victim, before=""
+    )
 
     assert "name another file" in line
     assert victim.read_text() == content
@@ -111,7 +126,10 @@ FOR_A_LOSS = ["--loss", "1"]
         ([*FOR_A_LOSS, "training.max_steps=9"], "training.max_steps: "),
         ([*FOR_A_LOSS, "--init-from", "last"], "unrecognized arguments: --init-from"),
         ([*FOR_A_LOSS, "initial_weights=last"], "initial_weights: "),
-        ([*FOR_A_LOSS, "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
+        (
+            [*FOR_A_LOSS, "--write", "missing/plan.yaml"],
+            "cannot write missing/plan.yaml",
+        ),
         ([*FOR_A_LOSS, "--write", 300 * "n"], "File name too long"),
     ],
 )
@@ -120,7 +138,14 @@ def test_wrong_words_are_refused(words, reason, refusal):
 
 
 def test_a_ladder_that_diverges_is_refused(refusal):
-    words = [*PLAYED, "--seconds", "120", "--ladder-seconds", "10", "training.learning_rate=100"]
+    words = [
+        *PLAYED,
+        "--seconds",
+        "120",
+        "--ladder-seconds",
+        "10",
+        "training.learning_rate=100",
+    ]
     assert "lower training.learning_rate" in refusal(plan.main, *words, code=1)
 
 
@@ -135,7 +160,9 @@ def test_a_loss_is_reached_in_the_least_time():
     shapes = [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
 
     def chosen(seconds=None, chars=None, loss=None):
-        return plan.chosen(law, shapes, Namespace(seconds=seconds, chars=chars, loss=loss))
+        return plan.chosen(
+            law, shapes, Namespace(seconds=seconds, chars=chars, loss=loss)
+        )
 
     least = chosen(loss=0.56)
 
@@ -151,7 +178,9 @@ def test_a_loss_is_reached_in_the_least_time():
 
 def test_the_predicted_curve_stands_where_the_run_has_its_characters():
     rows = [{"chars": n, "seconds": n / 100} for n in (1_000, 2_000)]
-    predicted = [{"chars": n, "low": 0.9, "loss": 1.0, "high": 1.2} for n in (500, 2_000, 4_000)]
+    predicted = [
+        {"chars": n, "low": 0.9, "loss": 1.0, "high": 1.2} for n in (500, 2_000, 4_000)
+    ]
     axes = Figure().subplots()
     draw_prediction(axes, rows, predicted)
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [5, 20])

@@ -26,7 +26,9 @@ def run(tmp_path):
     run = RunFolder.create(tmp_path / "logs" / "mlm" / "0123456789ab")
     run.save_about("mlm", "preset quick", ["seed"])
     stages = [{"until": 1.0, "seq_len": 32}]
-    run.save_config({"training.stages": stages, "masking.masking_prob": 0.15, "seed": 1})
+    run.save_config(
+        {"training.stages": stages, "masking.masking_prob": 0.15, "seed": 1}
+    )
     run.save_corpus("play", "0" * 64)
     run.save_status("in progress")
     run.save_reference_lines({"uniform": 4.0, "unigram": 3.3})

@@ -12,7 +12,16 @@ from runs.figures import label_ends, plain_text
 from tests.runs.conftest import metrics_row
 
 PNG = b"\x89PNG"
-NAMES = ["\udcff.txt", "$x^{$.txt", "$a$", "\\$a$$", "a\x1b[31mb\n\0", "x" * 5_000, "中文 🎭", ""]
+NAMES = [
+    "\udcff.txt",
+    "$x^{$.txt",
+    "$a$",
+    "\\$a$$",
+    "a\x1b[31mb\n\0",
+    "x" * 5_000,
+    "中文 🎭",
+    "",
+]
 
 
 def rows(n=3, **changed):
@@ -29,7 +38,9 @@ def test_missing_rows_and_values_that_are_null_leave_gaps(tmp_path, drawn):
     assert path.read_bytes().startswith(PNG)
 
 
-def test_a_line_far_below_the_curves_and_a_loss_far_above_them_leave_room_for_them(tmp_path):
+def test_a_line_far_below_the_curves_and_a_loss_far_above_them_leave_room_for_them(
+    tmp_path,
+):
     high = rows(39, **{"loss.valid": 1.0})
     high.append(metrics_row(40) | {"loss.valid": 1e3})
 
@@ -62,7 +73,9 @@ def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     draw_losses(axes, rows(**{"loss.valid_stderr": None}))
 
     assert list(axes.lines[0].get_ydata()) == [row["loss.valid"] for row in rows()]
-    assert not any(len(path.vertices) for band in axes.collections for path in band.get_paths())
+    assert not any(
+        len(path.vertices) for band in axes.collections for path in band.get_paths()
+    )
 
 
 def test_a_single_evaluation_is_visible():
@@ -84,7 +97,9 @@ def test_any_name_can_be_drawn(tmp_path, name):
     axes = figure.subplots()
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the font lacks some scripts
+        warnings.filterwarnings(
+            "ignore", message="Glyph"
+        )  # the font lacks some scripts
         axes.set_title(plain_text(name))
         draw_reference_lines(axes, {name: 3.0})
         figure.savefig(tmp_path / "names.png")
@@ -106,7 +121,11 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other():
 
     label_ends(axes, axes.lines)
 
-    assert [text.get_text() for text in axes.texts] == [" a 1.000", " b 1.001", " d 2.000"]
+    assert [text.get_text() for text in axes.texts] == [
+        " a 1.000",
+        " b 1.001",
+        " d 2.000",
+    ]
 
     heights = [text.get_position()[1] for text in axes.texts]
 

@@ -24,7 +24,11 @@ def logs(tmp_path):
     [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")],
 )
 def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs, name, found):
-    assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]  # the oldest first
+    assert [run.path.name for run in all_runs(logs)] == [
+        "abc1",
+        "abc2",
+        "def3",
+    ]  # the oldest first
     assert find_run(name.format(logs=logs), logs).path.name == found
 
 
@@ -47,7 +51,9 @@ def test_a_run_without_its_config_is_found_too(logs, name):
     ],
 )
 def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message):
-    with one_line(RunFolderError, f"{message}.*abc1 \\(mlm\\), abc2 \\(mlm\\)") as error:
+    with one_line(
+        RunFolderError, f"{message}.*abc1 \\(mlm\\), abc2 \\(mlm\\)"
+    ) as error:
         find_run(name, logs)
     assert len(str(error.value)) < 300
 

@@ -27,7 +27,10 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
     [
         ("masking_prob", 0.01),
         ("dropout", 0.1),
-        *product(["learning_rate_factor"], [11, 0, "fast", "١", "1_0", float("nan"), True, ""]),
+        *product(
+            ["learning_rate_factor"],
+            [11, 0, "fast", "١", "1_0", float("nan"), True, ""],
+        ),
     ],
 )
 def test_an_unknown_knob_and_a_value_out_of_range_are_refused(name, value):
@@ -47,7 +50,12 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
 
     assert not any("changed_by_hand" in row for row in (*before, *rows[:2]))
     assert all(row["changed_by_hand"] for row in rows[2:])
-    assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
+    assert [row["masking_prob"] for row in rows] == [
+        0.3,
+        0.3,
+        0.3,
+        0.3,
+    ]  # the last two by hand
     assert [row["masking_prob"] for row in before] == [0.3, 0.3, 0.15, 0.15]
     assert rows[2]["learning_rate"] == pytest.approx(0.5 * before[2]["learning_rate"])
     assert rows[2]["loss.valid"] != before[2]["loss.valid"]

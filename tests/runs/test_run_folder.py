@@ -53,10 +53,14 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     assert steps(run.events()) == [1, 2, 3]
 
     run.save_status("crashed", "the loss is nan")
-    run.append_event({"event": "changed by hand", "step": 5, "after": {"masking_prob": 0.3}})
+    run.append_event(
+        {"event": "changed by hand", "step": 5, "after": {"masking_prob": 0.3}}
+    )
     about = run.about()
 
-    assert about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
+    assert (
+        about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
+    )
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
 
     run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
@@ -64,7 +68,9 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     assert run.command() == "python experiment.py --config 'my runs/config.yaml' seed=1"
 
 
-def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_command(run):
+def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_command(
+    run,
+):
     prompts = ['It\'s "x"', "a\nb", "before\x85after", "true", "Zürich 中文"]
     run.save_config(run.config() | {"sample.prompts": prompts})
     run.save_about("mlm", "preset quick", ["sample.prompts"])
@@ -78,8 +84,12 @@ def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_com
 
 
 def test_a_number_that_is_not_finite_is_null(run):
-    run.append_metrics(metrics_row(4) | {"loss.valid_stderr": math.nan, "loss.train": math.inf})
-    run.append_event({"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}})
+    run.append_metrics(
+        metrics_row(4) | {"loss.valid_stderr": math.nan, "loss.train": math.inf}
+    )
+    run.append_event(
+        {"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}}
+    )
     run.save_reference_lines({"unigram": 3.3, "counting": math.nan})
 
     for path in (run.metrics_path, run.events_path, run.reference_lines_path):
@@ -93,7 +103,9 @@ def test_a_number_that_is_not_finite_is_null(run):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *product(READERS, (b"[]\n", b"7\n", b'{"a": \n', b"\xff\0\n", b"[" * 2_000 + b"\n")),
+        *product(
+            READERS, (b"[]\n", b"7\n", b'{"a": \n', b"\xff\0\n", b"[" * 2_000 + b"\n")
+        ),
         *((name, b"{}\n") for name in READERS if name != "reference_lines.json"),
         ("about.json", b'{"name": 3, "comment": "", "overridden": []}'),
         ("about.json", b'{"name": "mlm", "comment": "", "overridden": "seed"}'),
@@ -105,7 +117,10 @@ def test_a_number_that_is_not_finite_is_null(run):
         ("reference_lines.json", b'{"counting": 1e999}'),
         ("reference_lines.json", b'{"counting": "1.2"}'),
         ("config.yaml", b'{"training.stages": 3, "masking.masking_prob": 0.1}'),
-        ("config.yaml", b"{training.stages: [{masking_prob: x}], masking.masking_prob: 0.1}"),
+        (
+            "config.yaml",
+            b"{training.stages: [{masking_prob: x}], masking.masking_prob: 0.1}",
+        ),
         ("metrics.jsonl", row_with(seconds="3")),
         ("metrics.jsonl", row_with(seconds=None)),
         ("metrics.jsonl", row_with(seq_len=32.5)),
@@ -199,7 +214,8 @@ def test_damage_in_a_counted_row_is_found_before_anything_is_cut(
 
 
 @pytest.mark.parametrize(
-    "sizes", [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}]
+    "sizes",
+    [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}],
 )
 def test_invalid_sizes_are_refused(run, sizes):
     with pytest.raises(RunFolderError, match="sizes"):
@@ -236,7 +252,9 @@ def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
     flushed = []
     monkeypatch.setattr(run_folder, "flush", flushed.append)
 
-    assert run.sizes() == {path.name: path.stat().st_size for path in flushed if path.is_file()}
+    assert run.sizes() == {
+        path.name: path.stat().st_size for path in flushed if path.is_file()
+    }
     assert set(flushed) == {run.path, run.metrics_path, run.events_path, run.log_path}
 
 
@@ -255,7 +273,9 @@ def test_a_name_with_surrogates_reaches_the_log_and_the_config(run):
     assert run.corpus()["name"] == name
 
 
-def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "folder" / "file"
     files.write_atomically(path, b"old")
 
@@ -269,9 +289,21 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "pipe", "huge"]
+    "path",
+    [
+        "/dev/zero",
+        "/",
+        "a\0b",
+        "\ud800",
+        "/nowhere/at/all",
+        "x" * 5_000,
+        "pipe",
+        "huge",
+    ],
 )
-def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
+def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(
+    tmp_path, path
+):
     small = tmp_path / "small"
     small.write_bytes(b"12345")
 
@@ -320,7 +352,11 @@ def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
 @pytest.mark.parametrize(
     ("kind", "accepted", "refused"),
     [
-        (float, [0, -1.5, 2**60, 1e300], [math.nan, math.inf, -math.inf, 10**400, True, "1"]),
+        (
+            float,
+            [0, -1.5, 2**60, 1e300],
+            [math.nan, math.inf, -math.inf, 10**400, True, "1"],
+        ),
         (float, [1.0], [None, MISSING, [1.0]]),
         (int, [0, -3, 2**62], [1.0, False, 2**63, 10**5_000, "1", None, MISSING]),
         (str, ["", "a"], [1, None, MISSING, ["a"]]),

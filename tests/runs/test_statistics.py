@@ -45,7 +45,9 @@ def test_runs_that_differ_only_in_ignored_keys_are_one_group():
 
 
 @pytest.mark.parametrize(("seed", "n_losses"), [(1, 2), (0, 1)])
-def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing(seed, n_losses):
+def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing(
+    seed, n_losses
+):
     one = config(0) | {"training.stages": [{"until": 1, "seq_len": 64}]}
     other = config(seed) | {"training.stages": [{"seq_len": 64, "until": 1}]}
     (group,) = group_by_settings([one, other], [WINDOWS, WINDOWS], IGNORED)
@@ -64,12 +66,16 @@ def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
     assert difference.verdict == "worse"
     assert seed_difference(base, other).verdict == "better"
 
-    base, other = groups([0, 0.02], [0.03, 0.05])  # 2.1 standard errors with 2 degrees of freedom
+    base, other = groups(
+        [0, 0.02], [0.03, 0.05]
+    )  # 2.1 standard errors with 2 degrees of freedom
 
     assert seed_difference(other, base).verdict == "tie"
 
 
-@pytest.mark.parametrize(("first", "second"), [([0], [0.1, 0.2]), ([0, 0.1], [0.2]), ([0], [0.1])])
+@pytest.mark.parametrize(
+    ("first", "second"), [([0], [0.1, 0.2]), ([0, 0.1], [0.2]), ([0], [0.1])]
+)
 def test_fewer_than_two_seeds_in_a_group_give_no_difference_over_seeds(first, second):
     base, other = groups(first, second)
     assert seed_difference(other, base) is None
@@ -96,7 +102,12 @@ def test_pairing_removes_the_spread_that_both_sides_share():
 def test_a_tie_is_a_difference_whose_interval_contains_zero():
     """The only definition of a tie: just inside and just outside of the interval."""
     t = statistics.t_quantile(0.95, 4)
-    for share, verdict in ((0.99, "tie"), (1.01, "worse"), (-0.99, "tie"), (-1.01, "better")):
+    for share, verdict in (
+        (0.99, "tie"),
+        (1.01, "worse"),
+        (-0.99, "tie"),
+        (-1.01, "better"),
+    ):
         difference = Difference(share * t, 1.0, 4)
         assert difference.verdict == verdict
         assert (difference.p_value > 0.05) == (verdict == "tie")
@@ -111,7 +122,8 @@ def test_without_a_spread_there_is_no_verdict(values):
 
 
 @pytest.mark.parametrize(
-    ("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)]
+    ("freedom", "t"),
+    [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)],
 )
 def test_quantiles_and_p_values_are_those_of_published_tables(freedom, t):
     assert statistics.t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)

@@ -37,7 +37,9 @@ def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, refus
 def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
     port = serve(answer_with(answer)).rpartition(":")[2]
     words = ["--set", run.path, "learning_rate_factor=2", "--port", port]
-    assert "it answers, but not as Folio's dashboard does" in refusal(dashboard.main, *words)
+    assert "it answers, but not as Folio's dashboard does" in refusal(
+        dashboard.main, *words
+    )
 
 
 def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkeypatch):

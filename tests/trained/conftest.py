@@ -76,7 +76,9 @@ def few_steps():
 def csv_of_animals(path, suffix="", n=40):
     """A CSV file with a task: is the text about a cat or a dog? Each text has an ending of its own."""
     animals = [("dog", "cat")[i % 2] for i in range(n)]
-    rows = [f"the {animal} sat {i}{suffix},{animal}" for i, animal in enumerate(animals)]
+    rows = [
+        f"the {animal} sat {i}{suffix},{animal}" for i, animal in enumerate(animals)
+    ]
     return written(path, "\n".join(["text,label", *rows]))
 
 

@@ -56,7 +56,9 @@ def of_equal_pairs(n):
 def of_nothing(n):
     """A task whose label is random."""
     draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
-    examples = [Example((TEXTS[i % 40] + " ",), "xy"[draw]) for i, draw in enumerate(draws)]
+    examples = [
+        Example((TEXTS[i % 40] + " ",), "xy"[draw]) for i, draw in enumerate(draws)
+    ]
     return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
@@ -71,9 +73,13 @@ def classifier(trained, n_labels=2, kind=TEXT):
 
 
 @pytest.mark.parametrize(
-    "task", [of_first_letter(80), of_letters(40), of_equal_pairs(80)], ids=lambda task: task.name
+    "task",
+    [of_first_letter(80), of_letters(40), of_equal_pairs(80)],
+    ids=lambda task: task.name,
 )
-def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
+def test_a_task_that_the_text_decides_is_learned_by_all_methods(
+    with_ngrams, task, capsys
+):
     results, _ = compare(with_ngrams, task, n_labels=32, n_draws=2)
     scores = {name: score["mean"] for name, score in results["scores"].items()}
 
@@ -108,7 +114,9 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind
     assert torch.allclose(together, alone, atol=1e-5)
 
 
-def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(with_ngrams):
+def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
+    with_ngrams,
+):
     """The n-gram table has a rate of its own."""
     part, ids = units_of(with_ngrams, of_first_letter(40))
     probe = probed(classifier(with_ngrams), ids, part.labels)
@@ -116,7 +124,9 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
     def changed(tuned):
         weights = tuned.model.encoder.state_dict().items()
-        names = [name for name, weight in weights if not torch.equal(before[name], weight)]
+        names = [
+            name for name, weight in weights if not torch.equal(before[name], weight)
+        ]
         return {name.split(".")[0] for name in names}
 
     def tuned(rates, seed):
@@ -142,12 +152,16 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     target = generator.integers(2, size=64)
     features = np.stack([generator.normal(size=64), target], 1)
     candidates = [(np.array([i]), 1.0) for i in (0, 1)]
-    (columns, _), _ = classification.regression(features, target, np.arange(64) % 4, candidates)
+    (columns, _), _ = classification.regression(
+        features, target, np.arange(64) % 4, candidates
+    )
 
     assert columns.tolist() == [1]
 
 
-def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(with_ngrams, monkeypatch):
+def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(
+    with_ngrams, monkeypatch
+):
     monkeypatch.setattr(classification, "MAX_CHARACTERS", 100)
     part, ids = units_of(with_ngrams, of_letters(40))
     features = Mock(wraps=classification.features_of)
@@ -177,7 +191,11 @@ def test_few_dimensions_give_the_scores_of_all_features():
     test = random_array((30, 300), density=0.1, rng=30, format="csr")
 
     def scores(labelled, test):
-        return LogisticRegression(tol=1e-8).fit(labelled, np.arange(15) % 3).decision_function(test)
+        return (
+            LogisticRegression(tol=1e-8)
+            .fit(labelled, np.arange(15) % 3)
+            .decision_function(test)
+        )
 
     fewer = in_few_dimensions(labelled, test)
 
@@ -197,7 +215,9 @@ def test_a_probe_of_few_units_has_the_weights_of_a_regression_on_all_features(n_
     fitted = classification.fitted(features, labels, 0.1, tol=1e-8)
 
     np.testing.assert_allclose(fitted.coef_, whole.coef_, atol=1e-6)
-    np.testing.assert_allclose(fitted.predict_proba(other), whole.predict_proba(other), atol=1e-6)
+    np.testing.assert_allclose(
+        fitted.predict_proba(other), whole.predict_proba(other), atol=1e-6
+    )
 
 
 def test_equal_scores_of_a_choice_are_wrong():
@@ -238,7 +258,9 @@ def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
             for begin in range(t - width + 1, t + 1):
                 is_masked = (torch.arange(len(text)) - begin) % period < width
                 ids = text.masked_fill(is_masked, plain.vocabulary.mask_token)
-                logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary]
+                logits = plain.model(ids[None], torch.tensor([t]))[
+                    0, : plain.vocabulary.n_ordinary
+                ]
                 expected += float(logits.double().log_softmax(0)[target]) / width
 
         assert total == pytest.approx(expected, abs=1e-4)
@@ -258,7 +280,10 @@ def test_characters_that_the_run_does_not_know_become_masks_and_are_scored(plain
 @pytest.mark.parametrize("kind", [TEXT, CHARACTER])
 def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
     ids = token_ids(["the cat", "a dog"] * 4, plain)
-    labels = [torch.ones(len(text) if kind == CHARACTER else 1, dtype=torch.int64) for text in ids]
+    labels = [
+        torch.ones(len(text) if kind == CHARACTER else 1, dtype=torch.int64)
+        for text in ids
+    ]
     learned = probed(classifier(plain, 3, kind), ids, labels)
 
     assert scores_of(learned, ids).argmax(1).unique().tolist() == [1]
@@ -286,7 +311,11 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws):
 
 @pytest.mark.parametrize(
     ("has_bfloat16", "d_model", "dtype"),
-    [(True, 128, torch.bfloat16), (True, 64, torch.float32), (False, 128, torch.float32)],
+    [
+        (True, 128, torch.bfloat16),
+        (True, 64, torch.float32),
+        (False, 128, torch.float32),
+    ],
 )
 def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     few_steps, with_ngrams, monkeypatch, has_bfloat16, d_model, dtype
@@ -296,7 +325,9 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     start = classifier(with_ngrams)
     dtypes = set()
     start.d_model = d_model  # only the choice of the precision reads it here
-    start.output.register_forward_hook(lambda module, inputs, output: dtypes.add(output.dtype))
+    start.output.register_forward_hook(
+        lambda module, inputs, output: dtypes.add(output.dtype)
+    )
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
 
     assert dtypes == {dtype}

@@ -32,7 +32,9 @@ def test_a_failure_leaves_nothing(plain, tmp_path, monkeypatch):
 def test_what_exists_is_never_replaced(plain, tmp_path, refusal):
     (tmp_path / "rows.csv").write_text("mine")
 
-    assert "exists already" in refusal(main, *words(plain, "csv", tmp_path / "rows.csv"))
+    assert "exists already" in refusal(
+        main, *words(plain, "csv", tmp_path / "rows.csv")
+    )
     assert (tmp_path / "rows.csv").read_text() == "mine"
 
 
@@ -57,8 +59,12 @@ def test_every_file_has_the_usual_mode(plain, tmp_path, umask):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
 
 
-@pytest.mark.parametrize(("name", "library"), [("huggingface", "tokenizers"), ("wandb", "wandb")])
-def test_a_missing_library_is_one_line(plain, tmp_path, refusal, monkeypatch, name, library):
+@pytest.mark.parametrize(
+    ("name", "library"), [("huggingface", "tokenizers"), ("wandb", "wandb")]
+)
+def test_a_missing_library_is_one_line(
+    plain, tmp_path, refusal, monkeypatch, name, library
+):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, "trained.hugging_face", raising=False)
     monkeypatch.delattr("trained.hugging_face", raising=False)
@@ -88,7 +94,9 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
     to_tensorboard(plain.run, tmp_path / "board")
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
-    for scalar, row in zip(events.Scalars("loss.valid"), plain.run.metrics(), strict=True):
+    for scalar, row in zip(
+        events.Scalars("loss.valid"), plain.run.metrics(), strict=True
+    ):
         assert scalar.step == row["step"]
         assert scalar.value == pytest.approx(row["loss.valid"])
 
@@ -108,7 +116,9 @@ def test_wandb_writes_an_offline_run(plain, tmp_path):
 
 
 def test_libraries_contact_nobody(tmp_path, fork_server):
-    program = fork_server.start([str(written(tmp_path / "program.py", "import trained.onnx_file"))])
+    program = fork_server.start(
+        [str(written(tmp_path / "program.py", "import trained.onnx_file"))]
+    )
 
     assert program.wait(60) == 0
     # where onnxruntime keeps the number by which it reports a device

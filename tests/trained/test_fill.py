@@ -12,7 +12,9 @@ from trained.load import load_trained
 
 
 def filled(trained, *templates, **options):
-    return fill(trained, [encode(template, trained) for template in templates], **options)
+    return fill(
+        trained, [encode(template, trained) for template in templates], **options
+    )
 
 
 def test_a_run_fills_what_it_has_learned(with_ngrams):
@@ -45,7 +47,9 @@ def test_the_most_confident_blank_is_filled_first(with_ngrams):
     vocabulary = with_ngrams.vocabulary
     while (ids == vocabulary.mask_token).any():
         with torch.no_grad():
-            probabilities = with_ngrams.model(ids[None])[:, : vocabulary.n_ordinary].softmax(-1)
+            probabilities = with_ngrams.model(ids[None])[
+                :, : vocabulary.n_ordinary
+            ].softmax(-1)
         probabilities[ids != vocabulary.mask_token] = 0
         position, character = divmod(int(probabilities.argmax()), vocabulary.n_ordinary)
         ids[position] = character
@@ -61,10 +65,14 @@ def test_texts_do_not_see_each_other(with_ngrams):
         assert alone.text == result.text
         for ours, theirs in zip(alone.guesses, result.guesses, strict=True):
             assert ours.offset == theirs.offset
-            assert dict(ours.candidates) == pytest.approx(dict(theirs.candidates), abs=1e-5)
+            assert dict(ours.candidates) == pytest.approx(
+                dict(theirs.candidates), abs=1e-5
+            )
 
 
-def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with_ngrams):
+def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(
+    with_ngrams,
+):
     """Such as the README's model."""
     templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
     model = model_of(lambda inputs, positions: with_ngrams.model(inputs, positions))
@@ -92,7 +100,10 @@ def test_escaped_symbols_stand_for_themselves(tmp_path, train):
     run = train(data__corpus=text, training__max_steps=1).run
     trained = load_trained(str(run.path))
 
-    assert trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12]) == "a_b [c] \\d \\"
+    assert (
+        trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12])
+        == "a_b [c] \\d \\"
+    )
     assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["
 
 
@@ -100,7 +111,9 @@ def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
     sentence = "the cat sat on the mat.\na dog ran\n"
     whole = sentence * 20
     positions = range(5, len(whole), 34)
-    template = "".join("_" if i in positions else character for i, character in enumerate(whole))
+    template = "".join(
+        "_" if i in positions else character for i, character in enumerate(whole)
+    )
     ids = encode(template, with_ngrams)
     (result,) = fill(with_ngrams, [ids])
 

@@ -38,9 +38,14 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert finetuned(with_ngrams, "--task", csv_file, "--labels", 16, "--draws", 2) == 0
 
     output, progress = capsys.readouterr()
-    assert "animals.csv: 16 labelled of 28, 12 for testing, 2 labels, 2 draws of labels" in output
+    assert (
+        "animals.csv: 16 labelled of 28, 12 for testing, 2 labels, 2 draws of labels"
+        in output
+    )
 
-    (results,) = json.loads((with_ngrams.run.path / "tasks-16.json").read_text()).values()
+    (results,) = json.loads(
+        (with_ngrams.run.path / "tasks-16.json").read_text()
+    ).values()
     assert results["scores"]["most frequent label"]["mean"] == 0.5
     assert results["scores"]["character n-grams"]["mean"] == 1.0
     assert set(results["gains"]) == {"from scratch", "character n-grams"}
@@ -62,7 +67,9 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
         file.unlink()
     words = [str(folder), "--tasks"]
 
-    assert "has learned no task: run python finetune.py" in refusal(evaluate.main, *words)
+    assert "has learned no task: run python finetune.py" in refusal(
+        evaluate.main, *words
+    )
 
     other.write_bytes(csv_file.read_bytes())
 
@@ -79,7 +86,9 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
     assert (last["labelled"], last["test"], last["draws"]) == (8, 12, 1)
     assert {gain["verdict"] for gain in last["gains"].values()} == {"no verdict"}
 
-    rows = re.findall(r"^  animals\.csv \w+ +(\d+) ", printed(evaluate.main, *words), re.M)
+    rows = re.findall(
+        r"^  animals\.csv \w+ +(\d+) ", printed(evaluate.main, *words), re.M
+    )
     assert rows == ["8", "16"]
     for newest, older in ((9, 10), (10, 9)):
         for n, ceiling, seconds in ((older, 0.5, 1), (newest, 0.125, 2)):
@@ -113,8 +122,14 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
     file = written(tmp_path / "animals.csv", "\n".join(rows))
     output = printed(main, plain.run.path, "--task", file, "--draws", 1)
 
-    assert re.findall(r"^(.*) characters are not in the run's vocabulary", output, re.M) == counted
-    assert "1 texts are longer than the run's windows: they are cut to 64 characters" in output
+    assert (
+        re.findall(r"^(.*) characters are not in the run's vocabulary", output, re.M)
+        == counted
+    )
+    assert (
+        "1 texts are longer than the run's windows: they are cut to 64 characters"
+        in output
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +159,9 @@ def test_wrong_input_is_one_line(plain, refusal, words, named):
         '{"task": {"labelled": 8, "scores": {"probe": 3}}}',
     ],
 )
-def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file, refusal, content):
+def test_damaged_results_are_refused_before_anything_is_trained(
+    plain, csv_file, refusal, content
+):
     path = written(plain.run.path / "tasks-9.json", content)
     line = refusal(main, plain.run.path, "--task", csv_file, "--labels", 9)
     path.unlink()
@@ -163,7 +180,9 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
 def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     for name in list(sys.modules):
-        if name.startswith(("sklearn.", "trained.baselines", "trained.comp", "trained.classif")):
+        if name.startswith(
+            ("sklearn.", "trained.baselines", "trained.comp", "trained.classif")
+        ):
             monkeypatch.delitem(sys.modules, name)
 
     line = refusal(main, plain.run.path, "--task", csv_file)

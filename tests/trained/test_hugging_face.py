@@ -38,7 +38,9 @@ def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
 def test_the_folder_has_the_usual_files(exported):
     trained, folder = exported
     names = {path.name for path in folder.iterdir()}
-    usual = "config.json model.safetensors tokenizer.json tokenizer_config.json README.md"
+    usual = (
+        "config.json model.safetensors tokenizer.json tokenizer_config.json README.md"
+    )
     model_type = "modernbert"
     if trained.encoder.ngrams is not None:
         model_type = "folio"
@@ -49,7 +51,13 @@ def test_the_folder_has_the_usual_files(exported):
     assert trained.run.path.name in (folder / "README.md").read_text()
 
 
-ROW = {"loss.valid": 1.5, "accuracy.valid": None, "chars": 512, "seconds": 2.0, "loss.bound": None}
+ROW = {
+    "loss.valid": 1.5,
+    "accuracy.valid": None,
+    "chars": 512,
+    "seconds": 2.0,
+    "loss.bound": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,9 @@ def test_it_opens_in_bfloat16(exported):
     with torch.no_grad():
         narrow = opened(folder, dtype=torch.bfloat16)(ids).logits
         assert narrow.dtype == torch.bfloat16
-        assert torch.allclose(narrow.float(), opened(folder)(ids).logits, rtol=0.1, atol=0.2)
+        assert torch.allclose(
+            narrow.float(), opened(folder)(ids).logits, rtol=0.1, atol=0.2
+        )
 
 
 @of_all_tokens
@@ -104,7 +114,10 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     vocabulary = trained.vocabulary
 
-    texts = ["the cat\n sat  on, the mat.\nCome in, O King!\n", "why do the birds sing?"]
+    texts = [
+        "the cat\n sat  on, the mat.\nCome in, O King!\n",
+        "why do the birds sing?",
+    ]
     for text in texts:
         ids = tokenizer(text)["input_ids"]
         assert ids == vocabulary.encode(text).tolist()
@@ -162,9 +175,13 @@ def test_fill_mask_fills(exported):
 @of_characters
 def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     trained, folder = exported
-    fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True, top_k=1)
+    fill = transformers.pipeline(
+        "fill-mask", str(folder), trust_remote_code=True, top_k=1
+    )
     validation = trained.data().validation
-    masked = validation.windows.masked_fill(validation.masked, trained.vocabulary.mask_token)
+    masked = validation.windows.masked_fill(
+        validation.masked, trained.vocabulary.mask_token
+    )
     tokens = []
     for ids in masked:
         tokens += [guess["token"] for (guess,) in fill(fill.tokenizer.decode(ids))]
@@ -189,7 +206,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     auto = transformers.AutoModelForSequenceClassification
     classifier = opened(folder, auto, num_labels=3).train()
     if trained.encoder.ngrams is not None:  # the decoder gives the surprise
-        assert torch.equal(classifier.decoder.weight, classifier.get_input_embeddings().weight)
+        assert torch.equal(
+            classifier.decoder.weight, classifier.get_input_embeddings().weight
+        )
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
 
     losses = []
@@ -202,7 +221,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("keys", [{"objective__nsp": True}, {"model__architecture": "labml_nn"}])
+@pytest.mark.parametrize(
+    "keys", [{"objective__nsp": True}, {"model__architecture": "labml_nn"}]
+)
 def test_other_models_are_refused(tmp_path, keys):
     text = written(tmp_path / "play.txt", "ANN:\nthe cat sat on the mat.\n\n" * 2_000)
     keys |= {"training__max_steps": 1, "training__optimizer": "adamw"}

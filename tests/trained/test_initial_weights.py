@@ -22,7 +22,9 @@ def copied(new, old, **keys):
 
 
 @pytest.mark.parametrize("ngrams", [0, 4])
-def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_path, ngrams):
+def test_known_characters_keep_their_logits_in_a_larger_vocabulary(
+    train, tmp_path, ngrams
+):
     keys = {"model__ngrams": ngrams}
     old = train(training__max_steps=30, **keys)
     text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
@@ -46,7 +48,9 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     assert torch.allclose(logits[:, ids], expected, atol=1e-5)
 
 
-def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(train, tmp_path):
+def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(
+    train, tmp_path
+):
     keys = {"training__max_steps": 1, "model__ngrams": 2}
     run = train(**keys).run
     for text in ("äöü the cat ", "ßé the dog "):
@@ -54,7 +58,10 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(tr
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = copied(configs_of(resolve(TINY, dotted(keys))), run, **keys)
         run = train(new, **keys).run
-        assert len(new.network.encoder.ngrams.symbols.unique()) == new.data.vocabulary.n_tokens + 1
+        assert (
+            len(new.network.encoder.ngrams.symbols.unique())
+            == new.data.vocabulary.n_tokens + 1
+        )
 
 
 def test_another_model_is_refused_in_one_line(train, corpus_file):
@@ -99,7 +106,9 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     assert parse(from_old).values["logs"] == "logs"
 
     new = run_with(*from_old)
-    again = run_with("--config", str(new.config_path))  # which names the initial weights
+    again = run_with(
+        "--config", str(new.config_path)
+    )  # which names the initial weights
     fresh = run_with("--config", str(new.config_path), "initial_weights=")
     assert set(new.vocabulary()["characters"]) == characters | {"T", "1"}
     first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
@@ -108,10 +117,14 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
 
 
 @pytest.mark.parametrize("ngrams", [3, 4])
-def test_weights_of_an_earlier_version_bring_their_ngrams(train, corpus_file, monkeypatch, ngrams):
+def test_weights_of_an_earlier_version_bring_their_ngrams(
+    train, corpus_file, monkeypatch, ngrams
+):
     keys = {"model__ngrams": ngrams, "model__ngram_parts": 1}
     with monkeypatch.context() as earlier:
-        earlier.setattr("model.ngrams.NGRAMS", ((-2, -1), (-1, 1), (-1, 1, 2), (-4, -3, -2, -1)))
+        earlier.setattr(
+            "model.ngrams.NGRAMS", ((-2, -1), (-1, 1), (-1, 1, 2), (-4, -3, -2, -1))
+        )
         old = train(data__corpus=str(corpus_file), training__max_steps=2, **keys)
 
     new = copied(configs_for(corpus_file, **keys), old.run, **keys)

@@ -19,7 +19,11 @@ def test_the_maps_are_those_of_the_attention(plain):
     assert maps.shape == (2, 2, len(ids), len(ids))
     assert torch.allclose(maps.sum(-1), torch.ones(maps.shape[:3]), atol=1e-5)
     with torch.no_grad():
-        value = attention.query_key_value(inputs).view(len(ids), 3, 2, -1)[:, 2].transpose(0, 1)
+        value = (
+            attention.query_key_value(inputs)
+            .view(len(ids), 3, 2, -1)[:, 2]
+            .transpose(0, 1)
+        )
         mixed = (maps[1] @ value).transpose(0, 1).flatten(1)
         assert torch.allclose(attention.output(mixed), outputs[0], atol=1e-5)
 

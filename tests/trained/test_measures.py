@@ -18,7 +18,10 @@ def test_sweep_masks_have_their_rate_in_every_window():
 
 def test_distance_to_the_nearest_visible_character():
     masked = torch.tensor([[1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1]]).bool()
-    assert measures.distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
+    assert measures.distance_to_visible(masked).tolist() == [
+        [2, 1, 0, 1, 2, 3],
+        [0, 0, 0, 0, 0, 1],
+    ]
 
 
 def copier(n_tokens):
@@ -70,7 +73,9 @@ def test_span_masks_are_separate_spans_within_the_budget():
 
 def test_a_text_without_words_has_no_measure_of_whole_words():
     vocabulary = Vocabulary("-! ")
-    numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
+    numbers = ValidationSet(
+        vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1)
+    )
     results = measures.hard_masks(copier(vocabulary.n_tokens), numbers, vocabulary)
 
     assert results["whole words"] == {"n": 0, "loss": None, "accuracy": None}

@@ -19,7 +19,9 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     export(trained, file)
     size = file.stat().st_size
 
-    assert "torchvision" not in caplog.text  # without it, PyTorch warns of unused operators
+    assert (
+        "torchvision" not in caplog.text
+    )  # without it, PyTorch warns of unused operators
 
     quantize(file)
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here
@@ -32,7 +34,9 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
         ids = random_ids(trained, *shape)
         mask = torch.ones_like(ids)
-        (logits,) = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        (logits,) = session.run(
+            None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+        )
         with torch.no_grad():
             exact = trained.scores(ids, mask.bool())
         assert logits.shape == exact.shape

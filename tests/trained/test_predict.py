@@ -95,7 +95,9 @@ def test_a_missing_run_is_named_alone(refusal):
         (["_", "--serve"], "", "--serve"),
     ],
 )
-def test_wrong_input_is_one_line_after_the_texts_before_it(logs, refusal, words, answered, message):
+def test_wrong_input_is_one_line_after_the_texts_before_it(
+    logs, refusal, words, answered, message
+):
     assert message in refusal(main, "last", *words, "--logs", logs, before=answered)
 
 
@@ -142,7 +144,10 @@ def test_lines_come_as_they_arrive():
 
 def test_a_line_without_end_is_refused(monkeypatch):
     monkeypatch.setattr("trained.piped.LONGEST_LINE", 200_000)
-    with open("/dev/zero", "rb") as zeros, pytest.raises(ConfigError, match="line 1 is longer"):
+    with (
+        open("/dev/zero", "rb") as zeros,
+        pytest.raises(ConfigError, match="line 1 is longer"),
+    ):
         list(lines(zeros))
 
 
@@ -188,7 +193,10 @@ def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(filtered):
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [(b"\xff", "line 3 is not UTF-8 text"), ("ca_ é".encode(), "line 3: the character 'é'")],
+    [
+        (b"\xff", "line 3 is not UTF-8 text"),
+        ("ca_ é".encode(), "line 3: the character 'é'"),
+    ],
 )
 def test_the_lines_before_a_bad_one_are_answered(logs, refusal, piped, bad, message):
     piped(b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")

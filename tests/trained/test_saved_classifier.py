@@ -31,7 +31,11 @@ def csv_of(path, kind):
     for i in range(90):
         animal = AB[i % 2]
         text = f"{('a', 'the')[i // 2 % 2]} {animal} sat {'on the mat'[: i % 9]}"
-        label = animal if kind == "texts" else re.sub("[^v]", "-", re.sub("[aeiou]", "v", text))
+        label = (
+            animal
+            if kind == "texts"
+            else re.sub("[^v]", "-", re.sub("[aeiou]", "v", text))
+        )
         rows.append(f"{text},{label}")
 
     return written(path, "\n".join(rows))
@@ -93,7 +97,9 @@ def test_predict_labels_the_pieces_of_texts(folder, printed):
     assert lines[1].startswith("'e'  v ")
 
     result = json.loads(printed(predict.main, folder, "the cat", "--json"))
-    pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in result["pieces"]]
+    pieces = [
+        (piece["text"], piece["labels"][0]["label"]) for piece in result["pieces"]
+    ]
 
     assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
 
@@ -105,7 +111,9 @@ def test_other_scripts_say_that_it_is_a_classifier(folder, refusal):
 
 @of_both_kinds
 def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
-    assert export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
+    assert (
+        export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
+    )
 
     saved = load_classifier(folder)
     task = "text-classification"
@@ -126,7 +134,9 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
             theirs = theirs[inputs.attention_mask.bool()]
         assert torch.allclose(ours, theirs, atol=1e-5)
 
-    classify = transformers.pipeline(task, str(tmp_path / "model"), trust_remote_code=True)
+    classify = transformers.pipeline(
+        task, str(tmp_path / "model"), trust_remote_code=True
+    )
     labels = {each.get("label", each.get("entity")) for each in classify("the cat")}
 
     assert labels <= set(saved.labels)
@@ -207,7 +217,11 @@ def test_names_of_labels_cannot_command_a_terminal_or_a_page(folder, tmp_path, p
 @of_texts
 def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
     file = csv_of_animals(tmp_path / "own.csv")
-    for task, path in ((file, tmp_path), ("all", tmp_path / "new"), (file, "/proc/x/y")):
+    for task, path in (
+        (file, tmp_path),
+        ("all", tmp_path / "new"),
+        (file, "/proc/x/y"),
+    ):
         line = refusal(finetune.main, plain.run.path, "--task", task, "--save", path)
         assert "--save" in line
 
@@ -225,7 +239,9 @@ def test_damaged_files_are_refused(folder, tmp_path, refusal):
 
 
 @pytest.mark.parametrize("trained", ["plain"], indirect=True)
-def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed, refusal):
+def test_pairs_are_two_texts_with_a_tab_between_them(
+    trained, tmp_path, printed, refusal
+):
     rows = ["text_a,text_b,label"]
     for i, a, b in product(range(12), AB, AB):
         rows.append(f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}")
@@ -237,7 +253,9 @@ def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed,
 
     assert rf"is saved: printf 'TEXT\tTEXT\n' | python predict.py {saved}" in output
 
-    output = printed(predict.main, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran")
+    output = printed(
+        predict.main, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran"
+    )
     assert [line.split()[0] for line in output.splitlines()] == ["same", "other"]
 
     assert "text 1: a pair is two texts" in refusal(predict.main, saved, "the cat")

@@ -20,7 +20,9 @@ from trained.load import load_trained
 
 def test_blanks_are_tokens(trained, printed):
     path = trained.run.path
-    result = json.loads(printed(predict.main, path, "the _ sat on", "--top", 2, "--json"))
+    result = json.loads(
+        printed(predict.main, path, "the _ sat on", "--top", 2, "--json")
+    )
     (blank,) = result["blanks"]
     name = "character" if trained.vocabulary.tokens == "characters" else "token"
     first = blank["candidates"][0][name]
@@ -56,7 +58,9 @@ def test_it_is_measured(trained, printed):
     if trained.vocabulary.tokens == "characters":
         assert "  per character " not in output
     else:
-        assert results["bits_per_character"] == pytest.approx(best["bits_per_character"], abs=1e-6)
+        assert results["bits_per_character"] == pytest.approx(
+            best["bits_per_character"], abs=1e-6
+        )
         assert f"{results['bits_per_character']:.4f} bits" in output
 
 

@@ -30,8 +30,16 @@ READS = {
     aten.masked_select,
     aten._unique2,
 }
-READS |= {aten.unique_consecutive, aten.unique_dim, aten.bincount, aten.repeat_interleave}
-COPIES, INDEXINGS = {aten.copy_, aten._to_copy}, {aten.index, aten.index_put, aten.index_put_}
+READS |= {
+    aten.unique_consecutive,
+    aten.unique_dim,
+    aten.bincount,
+    aten.repeat_interleave,
+}
+COPIES, INDEXINGS = (
+    {aten.copy_, aten._to_copy},
+    {aten.index, aten.index_put, aten.index_put_},
+)
 
 
 class HostRead(RuntimeError):
@@ -54,7 +62,9 @@ class OnDevice(torch.Tensor):
             "storage_offset": inner.storage_offset(),
             "dtype": inner.dtype,
         }
-        tensor = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=DEVICE, **layout)
+        tensor = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, device=DEVICE, **layout
+        )
         tensor.inner = inner
         return tensor
 
@@ -96,15 +106,22 @@ class Computing(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, kind = dict(kwargs or {}), func.overloadpacket
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        tensors = [
+            each
+            for each in tree_leaves((args, kwargs))
+            if isinstance(each, torch.Tensor)
+        ]
         ours = {id(each.inner): each for each in tensors if isinstance(each, OnDevice)}
         may_read = self.readers is None or place() in self.readers
-        is_mixed = ours and any(each.dim() for each in tensors if not isinstance(each, OnDevice))
+        is_mixed = ours and any(
+            each.dim() for each in tensors if not isinstance(each, OnDevice)
+        )
 
         if is_mixed and kind not in COPIES and not (kind is aten.index and may_read):
             raise WrongDevice(f"{func} at {place()} has tensors of both devices")
         is_read = kind in READS or (
-            kind in INDEXINGS and any(i is not None and i.dtype == torch.bool for i in args[1])
+            kind in INDEXINGS
+            and any(i is not None and i.dtype == torch.bool for i in args[1])
         )
         to_host = kind in COPIES and (
             kwargs.get("device") == CPU or not isinstance(args[0], OnDevice)
@@ -115,7 +132,8 @@ class Computing(TorchDispatchMode):
         is_created = torch.device(kwargs.get("device") or CPU) == DEVICE
         kwargs |= {"device": CPU} if is_created else {}
         args, kwargs = tree_map(
-            lambda each: each.inner if isinstance(each, OnDevice) else each, (args, kwargs)
+            lambda each: each.inner if isinstance(each, OnDevice) else each,
+            (args, kwargs),
         )
         result = func(*args, **kwargs)
 
@@ -144,7 +162,11 @@ def place():
 @cache
 def within_folio(file):
     path = Path(file)
-    is_ours = path.is_relative_to(ROOT) and path != Path(__file__) and ".venv" not in path.parts
+    is_ours = (
+        path.is_relative_to(ROOT)
+        and path != Path(__file__)
+        and ".venv" not in path.parts
+    )
     return path.relative_to(ROOT).as_posix() if is_ours else ""
 
 
@@ -155,13 +177,19 @@ def computing(readers=None):
     with pytest.MonkeyPatch.context() as patch:
         autocast, fused = torch.autocast, optimizer._get_fused_kernels_supported_devices
         made = {DEVICE: Generator, CPU: torch.Generator}
-        patch.setattr(torch, "Generator", lambda device=CPU: made[torch.device(device)]())
+        patch.setattr(
+            torch, "Generator", lambda device=CPU: made[torch.device(device)]()
+        )
         patch.setattr(
             torch,
             "autocast",
             lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k),
         )
-        patch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: [*fused(), "meta"])
+        patch.setattr(
+            optimizer,
+            "_get_fused_kernels_supported_devices",
+            lambda: [*fused(), "meta"],
+        )
         patch.setattr(torch.accelerator, "synchronize", lambda device: None)
         with Creation(), Computing(readers):
             yield

@@ -35,7 +35,8 @@ class Tape(TorchDispatchMode):
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._before += [
-                    (tensor, tensor.clone()) for tensor in tree_leaves(named.get(argument.name))
+                    (tensor, tensor.clone())
+                    for tensor in tree_leaves(named.get(argument.name))
                 ]
 
         result = func(*args, **kwargs)
@@ -66,5 +67,8 @@ class Tape(TorchDispatchMode):
                 for static, new in zip(
                     tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True
                 ):
-                    if isinstance(static, torch.Tensor) and static.data_ptr() != new.data_ptr():
+                    if (
+                        isinstance(static, torch.Tensor)
+                        and static.data_ptr() != new.data_ptr()
+                    ):
                         static.copy_(new)

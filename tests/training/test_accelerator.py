@@ -30,7 +30,11 @@ BESIDE = {
     "whole_word": {"objective.sop": True},
     "span": {"data.tokens": "bpe:300"},
     "entity": {"data.tokens": "bytes"},
-    "pmi": {"masking.masks": "static", "masking.corrupt": "unit", "masking.no_mask_tokens": "ae"},
+    "pmi": {
+        "masking.masks": "static",
+        "masking.corrupt": "unit",
+        "masking.no_mask_tokens": "ae",
+    },
     "adaptive": {
         "training.optimizer": "adamw",
         "training.grad_accum_steps": 2,
@@ -85,12 +89,16 @@ def values(configs):
 
 
 @pytest.mark.parametrize("preset", presets())
-def test_a_preset_reads_no_value_of_the_device_outside_of_the_listed_places(built, preset):
+def test_a_preset_reads_no_value_of_the_device_outside_of_the_listed_places(
+    built, preset
+):
     check_reads_nothing(built(DEVICE, preset))
 
 
 @pytest.mark.parametrize("strategy", BESIDE)
-def test_a_strategy_reads_no_value_of_the_device_outside_of_the_listed_places(built, strategy):
+def test_a_strategy_reads_no_value_of_the_device_outside_of_the_listed_places(
+    built, strategy
+):
     keys = {"masking.strategy": strategy, "model.n_layers": 1, **BESIDE[strategy]}
     check_reads_nothing(built(DEVICE, **keys))
 

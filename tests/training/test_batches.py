@@ -39,7 +39,9 @@ class Texts:
         columns = torch.stack([torch.zeros_like(LENGTHS), LENGTHS - 1], dim=1)
         inputs = tokens.masked_fill(~is_text, 0).scatter(1, columns, self.mask_token)
         positions = columns + seq_len * torch.arange(batch_size)[:, None]
-        return Batch(inputs, positions, tokens.gather(1, columns), attention_mask=is_text)
+        return Batch(
+            inputs, positions, tokens.gather(1, columns), attention_mask=is_text
+        )
 
     def state_dict(self):
         return {"n_drawn": self.n_drawn}
@@ -74,10 +76,15 @@ def gradients_of(step, batches, objective=OBJECTIVE):
     model = step.update.model
     model.zero_grad()
     counts = objective.counts(batches)
-    losses = [objective.normalized(objective.outcome(model, b).sums, counts) for b in batches]
+    losses = [
+        objective.normalized(objective.outcome(model, b).sums, counts) for b in batches
+    ]
     loss = torch.stack(losses).sum()
     loss.backward()
-    return [loss.detach(), *(weight.grad.to_dense().clone() for weight in model.parameters())]
+    return [
+        loss.detach(),
+        *(weight.grad.to_dense().clone() for weight in model.parameters()),
+    ]
 
 
 def alone(batch):
@@ -113,10 +120,14 @@ def test_a_compiled_step_respects_the_padding(step, padded, monkeypatch):
 
     for batch in (padded, *step.draw(STAGE)):
         expected = gradients_of(step, [batch])
-        assert_close(gradients_of(step, [batch], compiled), expected, rtol=1e-4, atol=1e-5)
+        assert_close(
+            gradients_of(step, [batch], compiled), expected, rtol=1e-4, atol=1e-5
+        )
 
 
-def test_a_source_that_changes_its_state_in_place_draws_the_same_after_a_measurement(step):
+def test_a_source_that_changes_its_state_in_place_draws_the_same_after_a_measurement(
+    step,
+):
     state = {"drawn": []}
 
     class InPlace(Texts):
@@ -171,7 +182,9 @@ def test_processes_divide_a_batch_into_parts(padded, begin, end):
         assert part.extras["row"].tolist() == list(range(begin, end))
         assert part.attention_mask.shape == part.inputs.shape == (end - begin, 32)
         assert part.labels.numel() == 2 * (end - begin)
-        assert (part.inputs.flatten()[part.positions] == batch.inputs[0, 0]).all()  # [MASK]
+        assert (
+            part.inputs.flatten()[part.positions] == batch.inputs[0, 0]
+        ).all()  # [MASK]
 
 
 def test_a_users_loss_sees_labels_that_count(corpus_file):
@@ -183,11 +196,15 @@ def test_a_users_loss_sees_labels_that_count(corpus_file):
     configs = configs_for(corpus_file)
     (batch,) = configs.step.draw(STAGE)
     logits = configs.network(batch.inputs, batch.positions)
-    expected = squared(logits.flatten(0, 1), batch.labels.flatten()).view(batch.labels.shape)
+    expected = squared(logits.flatten(0, 1), batch.labels.flatten()).view(
+        batch.labels.shape
+    )
 
     is_ignored = torch.arange(batch.labels.shape[1]) % 2 == 0
     labels = batch.labels.masked_fill(is_ignored, IGNORED_LABEL)
-    outcome = MaskedObjective(squared).outcome(configs.network, batch._replace(labels=labels))
+    outcome = MaskedObjective(squared).outcome(
+        configs.network, batch._replace(labels=labels)
+    )
     assert torch.allclose(outcome.losses, expected.masked_fill(is_ignored, 0))
     assert torch.equal(outcome.sums["loss_sum"], outcome.losses.sum())
 
@@ -222,4 +239,6 @@ def test_a_batch_that_breaks_the_contract_is_refused_in_one_line(name, value):
     check_batch(good, batch_size=2, seq_len=8, n_tokens=30)
 
     with one_line(ValueError, name):
-        check_batch(good._replace(**{name: value}), batch_size=2, seq_len=8, n_tokens=30)
+        check_batch(
+            good._replace(**{name: value}), batch_size=2, seq_len=8, n_tokens=30
+        )

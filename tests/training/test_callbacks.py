@@ -89,7 +89,11 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
     panel = KnobPanel(user.wanted_knobs)
     resumed = KnobPanel(user.wanted_knobs)
 
-    for each in (panel, panel, resumed):  # the dashboard still asks for what already applies
+    for each in (
+        panel,
+        panel,
+        resumed,
+    ):  # the dashboard still asks for what already applies
         resumed.load_state_dict(panel.state_dict())
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
         assert each.knobs == Knobs(0.5, 0.3)
@@ -141,7 +145,9 @@ def recorder(tmp_path):
     return Recorder(RunFolder(tmp_path), {})
 
 
-def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, user, monkeypatch):
+def test_rows_wait_for_room_and_are_written_once_in_order(
+    recorder, trainer, user, monkeypatch
+):
     written = []
 
     def append_while_there_is_room(_, row):
@@ -156,7 +162,10 @@ def test_rows_wait_for_room_and_are_written_once_in_order(recorder, trainer, use
     for row in rows[:3]:
         recorder.evaluated(trainer, row, None)
 
-    assert user.lines == ["cannot write a row; it stays queued (No space left on device)"] * 3
+    assert (
+        user.lines
+        == ["cannot write a row; it stays queued (No space left on device)"] * 3
+    )
 
     room = 2
 
@@ -202,7 +211,9 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
 
     with monkeypatch.context() as patch:
         write = Content.save
-        patch.setattr(Content, "save", lambda *arguments: gate.wait(60) and write(*arguments))
+        patch.setattr(
+            Content, "save", lambda *arguments: gate.wait(60) and write(*arguments)
+        )
         recorder.evaluated(trainer, ROW, weights)
         weights["weight"] += 1  # the training goes on
         assert not recorder.best_path.exists()
@@ -210,11 +221,17 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
         gate.set()
         save(is_last=True)
 
-    assert torch.equal(load_checkpoint(recorder.best_path).weights["weight"], torch.zeros(2))
-    assert torch.equal(load_last(recorder.run.checkpoints).weights["weight"], torch.ones(2))
+    assert torch.equal(
+        load_checkpoint(recorder.best_path).weights["weight"], torch.zeros(2)
+    )
+    assert torch.equal(
+        load_last(recorder.run.checkpoints).weights["weight"], torch.ones(2)
+    )
     assert user.lines == []
 
-    monkeypatch.setattr("training.callbacks.recorder.save_last", lambda *_: tmp_path.mkdir())
+    monkeypatch.setattr(
+        "training.callbacks.recorder.save_last", lambda *_: tmp_path.mkdir()
+    )
     save(is_last=False)
 
     with pytest.raises(OSError, match="File exists"):
@@ -223,7 +240,9 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
     assert user.lines == ["cannot write the checkpoint; will try again (File exists)"]
 
 
-def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two_threads):
+def test_measuring_the_threads_trains_nothing_and_draws_nothing(
+    corpus_file, two_threads
+):
     configs = configs_for(corpus_file, model__ngrams=2)
     before = weights(configs)
     state = str(configs.step.state_dict())
@@ -234,7 +253,9 @@ def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two
     assert all(parameter.grad is None for parameter in configs.network.parameters())
 
 
-def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, monkeypatch):
+def test_a_clearly_faster_number_of_threads_is_taken(
+    corpus_file, two_threads, monkeypatch
+):
     trainer = configs_for(corpus_file, training__max_seconds=9.0).trainer
     recording = Recording()
     trainer.callbacks = [recording]
@@ -243,7 +264,11 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
     seconds = {}
     monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_: seconds)
 
-    for seconds[1], seconds[2], expected in ((0.95, 1.0, 2), (0.5, 1.0, 1), (1.0, 0.95, 1)):
+    for seconds[1], seconds[2], expected in (
+        (0.95, 1.0, 2),
+        (0.5, 1.0, 1),
+        (1.0, 0.95, 1),
+    ):
         choice.begin(trainer)
         assert torch.get_num_threads() == expected
 
@@ -253,9 +278,15 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
 
 @pytest.mark.parametrize(
     ("keys", "chooses"),
-    [({}, True), ({"training__max_steps": 9}, False), ({"training__threads": 1}, False)],
+    [
+        ({}, True),
+        ({"training__max_steps": 9}, False),
+        ({"training__threads": 1}, False),
+    ],
 )
-def test_only_runs_limited_by_seconds_choose_their_threads(corpus_file, two_threads, keys, chooses):
+def test_only_runs_limited_by_seconds_choose_their_threads(
+    corpus_file, two_threads, keys, chooses
+):
     configs = configs_for(corpus_file, training__max_seconds=9.0, **keys)
     assert configs.step  # building it sets the number of threads
     callbacks = callbacks_of(configs)

@@ -32,7 +32,10 @@ PREVIOUS = "previous.safetensors"
 def save(folder, step):
     """Save a checkpoint of a step, with weights and a state of that number."""
     weights = {"weight": torch.full((7, 5), float(step))}
-    save_last(folder, Content.of(weights, {"step": step, "moment": torch.full((3,), step)}).save)
+    save_last(
+        folder,
+        Content.of(weights, {"step": step, "moment": torch.full((3,), step)}).save,
+    )
 
 
 @pytest.fixture
@@ -56,9 +59,24 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
     dtypes = (torch.uint8, torch.int64, torch.bool, torch.float64, torch.bfloat16)
     tensors = [torch.tensor([[0, 1, 2], [1, 0, 1]]).to(dtype).t() for dtype in dtypes]
     state = {
-        "plain": [2**62, -1, 0.1, 1e-300, float("inf"), True, False, None, "ü\n", [], {}],
+        "plain": [
+            2**62,
+            -1,
+            0.1,
+            1e-300,
+            float("inf"),
+            True,
+            False,
+            None,
+            "ü\n",
+            [],
+            {},
+        ],
         "by_name": {"0": {"lr": 0.1}, "state/0": [[]]},
-        "by_number": {0: {"step": torch.tensor(1.0)}, 1: [torch.empty(0), {"$tensor": "a name"}]},
+        "by_number": {
+            0: {"step": torch.tensor(1.0)},
+            1: [torch.empty(0), {"$tensor": "a name"}],
+        },
         "tensors": tensors,
         "moved": tensors[1][1],
     }
@@ -123,7 +141,15 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", "[" * 99_999, '{"$tensor": "none"}', '{"$tensor": {}}', '{"$items": [1]}'],
+    [
+        "",
+        "[]",
+        "{",
+        "[" * 99_999,
+        '{"$tensor": "none"}',
+        '{"$tensor": {}}',
+        '{"$items": [1]}',
+    ],
 )
 def test_a_state_that_is_not_of_a_checkpoint_is_refused_in_one_line(tmp_path, text):
     """Its hash is right."""
@@ -140,7 +166,9 @@ def test_weights_that_are_nan_are_refused(tmp_path):
         put_weights(dict, load_checkpoint(tmp_path / LAST))
 
 
-def test_code_in_a_file_is_not_executed_and_the_message_names_a_file_that_exists(folder):
+def test_code_in_a_file_is_not_executed_and_the_message_names_a_file_that_exists(
+    folder,
+):
     class Evil:
         def __reduce__(self):
             return (os.mkdir, (str(folder / "executed"),))
@@ -161,9 +189,12 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("n_before", "moment"), [(0, 1), *((n, moment) for n in (1, 2) for moment in range(3))]
+    ("n_before", "moment"),
+    [(0, 1), *((n, moment) for n in (1, 2) for moment in range(3))],
 )
-def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch, n_before, moment):
+def test_at_every_moment_of_a_save_one_checkpoint_is_whole(
+    tmp_path, monkeypatch, n_before, moment
+):
     """The process is killed before a rename: of the written file, of `last` if there is one, and of
     `new`."""
     for step in range(1, n_before + 1):
@@ -218,7 +249,9 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
 
     keys = {"training__max_steps": 8, "training__evaluations": 8}
     with ExitStack() as disk:
-        trained = train(on_row=fill_up_or_clear, checkpoint__every_seconds=0.001, **keys)
+        trained = train(
+            on_row=fill_up_or_clear, checkpoint__every_seconds=0.001, **keys
+        )
 
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 9))
 
@@ -232,6 +265,9 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path):
     run = RunFolder(tmp_path)
     event = {"event": "noted", "step": 1}
     run.append_event(event)
-    with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(OSError, match="No space left"):
+    with (
+        limited(resource.RLIMIT_FSIZE, 1_000),
+        pytest.raises(OSError, match="No space left"),
+    ):
         run.append_event(event | {"text": "x" * 10_000})
     assert run.events() == [event]

@@ -6,7 +6,9 @@ from training.clock import TrainingClock
 def test_the_clock_advances_between_synchronizations(monkeypatch):
     """Otherwise a learning rate that follows the clock would change in large steps."""
     synchronizations = []
-    monkeypatch.setattr(TrainingClock, "_synchronize", lambda self: synchronizations.append(self))
+    monkeypatch.setattr(
+        TrainingClock, "_synchronize", lambda self: synchronizations.append(self)
+    )
     clock = TrainingClock(torch.device("cuda"))
     clock.start()
     seen = {clock.seconds for _ in range(1_000)}

@@ -107,7 +107,9 @@ def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(
     empty_cache, monkeypatch, tmp_path_factory
 ):
     theirs = str(tmp_path_factory.mktemp("theirs"))
-    monkeypatch.setattr("torch._inductor.runtime.cache_dir_utils.default_cache_dir", lambda: theirs)
+    monkeypatch.setattr(
+        "torch._inductor.runtime.cache_dir_utils.default_cache_dir", lambda: theirs
+    )
     monkeypatch.delenv(CACHE_VARIABLE)
     (empty_cache / "compiled.filling").mkdir()
     assert compile_program() == "whole"
@@ -121,11 +123,15 @@ def test_training_goes_on_without_a_compiler(empty_cache, train):
     # PyTorch asks the compiler for its vector instructions once per process; later tests need them
     pick_vec_isa()
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
-        trained = train(training__compile=True, training__max_steps=2, model__n_layers=1)
+        trained = train(
+            training__compile=True, training__max_steps=2, model__n_layers=1
+        )
 
     recording = trained.callbacks
 
-    (report,) = [line for line in recording.lines if "training without torch.compile" in line]
+    (report,) = [
+        line for line in recording.lines if "training without torch.compile" in line
+    ]
     assert "no-such-compiler" in report
     assert "\n" not in report
     assert recording.rows[-1]["step"] == 2
@@ -138,7 +144,9 @@ def compiled(configs, around=None):
     counters = torch._dynamo.utils.counters
     counters.clear()
     stages = configs.training.all_stages
-    configs.compiled.compile(configs.step, stages, lines.append, around or nullcontext())
+    configs.compiled.compile(
+        configs.step, stages, lines.append, around or nullcontext()
+    )
     return lines[-1], counters
 
 
@@ -202,7 +210,9 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == 1
 
     assert torch.equal(weights(configs), before)  # compiling trains nothing
-    assert str(configs.step.state_dict()) == str(eager.step.state_dict())  # and draws nothing
+    assert str(configs.step.state_dict()) == str(
+        eager.step.state_dict()
+    )  # and draws nothing
 
     torch.set_num_threads(1)  # a run may change their number
     stages = eager.training.all_stages
@@ -218,7 +228,11 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, use_backen
         {"until": 0.5, "seq_len": 32, "masking_prob": [0.03, 0.5]},
         {"until": 1.0, "seq_len": 64},
     ]
-    keys = {"model__ngrams": 0, "training__stages": rows, "training__chars_per_step": 64}
+    keys = {
+        "model__ngrams": 0,
+        "training__stages": rows,
+        "training__chars_per_step": 64,
+    }
     configs = configs_for(corpus_file, **COMPILED | keys)
     _, counters = compiled(configs)
     assert counters["stats"]["unique_graphs"] == 3
@@ -232,19 +246,25 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, use_backen
 def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(
     corpus_file, use_backend, monkeypatch
 ):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)  # 8, but each takes a second
+    monkeypatch.setattr(
+        torch._dynamo.config, "recompile_limit", 2
+    )  # 8, but each takes a second
     use_backend("eager")
     stages = [{"until": 1.0, "seq_len": 32}]
     n_graphs = []
     for d_ff in (8, 16, 24):
-        configs = configs_for(corpus_file, **COMPILED, model__d_ff=d_ff, training__stages=stages)
+        configs = configs_for(
+            corpus_file, **COMPILED, model__d_ff=d_ff, training__stages=stages
+        )
         _, counters = compiled(configs)
         n_graphs.append(counters["stats"]["unique_graphs"])
 
     assert n_graphs == [1, 1, 1]
 
 
-def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file, use_backend):
+def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(
+    corpus_file, use_backend
+):
     """As on a GPU. Sparse gradients, as on a CPU, need a graph of their own after the lookup."""
     use_backend("aot_eager")
     eager = configs_for(corpus_file, **COMPILED | {"training__compile": False})
@@ -273,14 +293,18 @@ def test_code_in_bfloat16_can_be_kept(corpus_file, use_backend):
     assert "_enter_autocast" in graphs[-1].code
 
 
-def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, train, fork_server):
+def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(
+    two_threads, train, fork_server
+):
     keys = COMPILED | {"training__max_steps": 24, "training__evaluations": 3}
     keys["model__ngram_dropout"] = 0.1
     whole = train(**keys)
     assert "compiled in " in "\n".join(whole.callbacks.lines)
 
     begun = train(stop_after=13, **keys).run
-    output = fork_server.start(["experiment.py", "--resume", str(begun.path)], merged=True).output()
+    output = fork_server.start(
+        ["experiment.py", "--resume", str(begun.path)], merged=True
+    ).output()
     assert "compiled in " in output
     assert "warning" not in output
 

@@ -77,7 +77,10 @@ def step(*trainings, share, stage=STAGE):
 def state_of(configs):
     """The weights of a training and all other state, whose tensors are bytes."""
     leaves = tree_leaves([weights(configs), configs.step.state_dict()])
-    return [leaf.numpy().tobytes() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return [
+        leaf.numpy().tobytes() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+    ]
 
 
 @pytest.fixture
@@ -90,11 +93,15 @@ def on_tape(monkeypatch):
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     replays = []
     replay = Tape.replay
-    monkeypatch.setattr(Tape, "replay", lambda tape: (replays.append(tape), replay(tape)))
+    monkeypatch.setattr(
+        Tape, "replay", lambda tape: (replays.append(tape), replay(tape))
+    )
     return replays
 
 
-RATES = {"training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]}
+RATES = {
+    "training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]
+}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,10 @@ def test_a_users_batches_are_replayed_with_their_masks(corpus_file, on_tape):
         lines = recordable(configs, kind)
         source = Texts(configs.data.vocabulary.mask_token)
         training_step = TrainingStep(
-            source, configs.update, run_update=configs.cuda_graphs, chars_per_step=4 * 32
+            source,
+            configs.update,
+            run_update=configs.cuda_graphs,
+            chars_per_step=4 * 32,
         )
         losses.append([float(training_step(STAGE)["loss"]) for _ in range(N_STEPS)])
         assert not lines
@@ -156,7 +166,9 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
     configs = configs_for(corpus_file)
     ready_to_record(configs)
     pauses = []
-    clock = SimpleNamespace(stopped=lambda: pauses.append(is_recorded(configs)) or nullcontext())
+    clock = SimpleNamespace(
+        stopped=lambda: pauses.append(is_recorded(configs)) or nullcontext()
+    )
     configs.cuda_graphs.begin(SimpleNamespace(clock=clock, report=print))
 
     for _ in range(2):
@@ -262,7 +274,9 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
         states = [optimizer.state for optimizer in configs.update.optimizers]
         leaves = tree_leaves([list(configs.network.parameters()), states])
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return [tensor.data_ptr() for tensor in (*tensors, configs.update.skipped_in_a_row)]
+        return [
+            tensor.data_ptr() for tensor in (*tensors, configs.update.skipped_in_a_row)
+        ]
 
     configs.step(STAGE)
     before = weights(configs)
@@ -279,13 +293,18 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
 
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
-        torch.testing.assert_close(weights(plain), weights(on_device), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            weights(plain), weights(on_device), rtol=1e-5, atol=1e-6
+        )
         # numbers, as saved
         assert str(groups_of(plain)) == str(groups_of(on_device))
 
 
 def groups_of(configs):
-    return [optimizer.state_dict()["param_groups"] for optimizer in configs.update.optimizers]
+    return [
+        optimizer.state_dict()["param_groups"]
+        for optimizer in configs.update.optimizers
+    ]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="recording works here")
@@ -307,7 +326,13 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
 
 @needs_cuda
 @pytest.mark.parametrize(
-    "keys", [{}, {"training__grad_accum_steps": 2}, {"objective__sop": True}, {"model__ngrams": 4}]
+    "keys",
+    [
+        {},
+        {"training__grad_accum_steps": 2},
+        {"objective__sop": True},
+        {"model__ngrams": 4},
+    ],
 )
 def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, keys):
     eager = configs_for(corpus_file, device="cuda", training__cuda_graph=False, **keys)
@@ -340,7 +365,9 @@ def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
 def test_training_goes_on_after_a_recording_that_failed(corpus_file, monkeypatch):
     configs = configs_for(corpus_file, device="cuda", model__dropout=0.1)
     lines = ready_to_record(configs)
-    monkeypatch.setattr(configs.step.update, "optimize_if", lambda is_finite: is_finite.item())
+    monkeypatch.setattr(
+        configs.step.update, "optimize_if", lambda is_finite: is_finite.item()
+    )
 
     for _ in range(3):
         assert configs.step(STAGE)["loss"].isfinite()

@@ -14,7 +14,9 @@ MASK = 29
 
 
 def validation(n_windows):
-    windows = torch.randint(28, (n_windows, 256), generator=torch.Generator().manual_seed(1))
+    windows = torch.randint(
+        28, (n_windows, 256), generator=torch.Generator().manual_seed(1)
+    )
     return ValidationSet(windows, protocol_masks(n_windows))
 
 
@@ -29,7 +31,9 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_masked_positions():
     result = evaluate(model, data, MASK, seq_len=256)
 
     assert result.loss == pytest.approx(losses.mean().item(), abs=1e-5)
-    assert result.loss_stderr == pytest.approx(losses.mean(1).std().item() / 70**0.5, abs=1e-5)
+    assert result.loss_stderr == pytest.approx(
+        losses.mean(1).std().item() / 70**0.5, abs=1e-5
+    )
     assert result.accuracy == (logits.argmax(-1) == labels).double().mean().item()
     assert result.loss_at_seq_len == result.loss
 

@@ -37,7 +37,8 @@ def optimizer_states(update):
 @pytest.mark.parametrize("in_gradients", [False, True])
 @pytest.mark.parametrize("on_a_device", [False, True])
 @pytest.mark.parametrize(
-    "keys", [{"masking__strategy": "random"}, {"masking__strategy": "adaptive"}, WITH_TABLE]
+    "keys",
+    [{"masking__strategy": "random"}, {"masking__strategy": "adaptive"}, WITH_TABLE],
 )
 def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(
     corpus_file, in_gradients, on_a_device, keys
@@ -117,7 +118,9 @@ def test_skipped_steps_stop_the_run_with_the_last_good_weights(
     ],
 )
 def test_sizes_that_cannot_fit_are_refused_before_anything_is_allocated(keys):
-    with pytest.raises(ConfigError, match=r"GiB of memory.*lower model\.d_model \(now 16384\)"):
+    with pytest.raises(
+        ConfigError, match=r"GiB of memory.*lower model\.d_model \(now 16384\)"
+    ):
         resolve(TINY, {"model.d_model": 16_384, "model.n_heads": 16, **keys})
 
 

@@ -79,7 +79,10 @@ def test_a_nearly_perfect_model_is_not_accused(seed):
 
     noise = np.random.default_rng(seed).normal(0, 0.01, 100)
 
-    for too_low in (floor - 0.2, floor - 0.2 - noise):  # also if the differences do not vary
+    for too_low in (
+        floor - 0.2,
+        floor - 0.2 - noise,
+    ):  # also if the differences do not vary
         with pytest.raises(HealthCheckError):
             check_for_leak(too_low, floor)
 
@@ -142,5 +145,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     with pytest.raises(HealthCheckError, match="no character was masked"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": nan})
 
-    with pytest.raises(HealthCheckError, match=r"step 4 .* lower training\.learning_rate"):
+    with pytest.raises(
+        HealthCheckError, match=r"step 4 .* lower training\.learning_rate"
+    ):
         check_row(row | {"loss.valid": nan})

@@ -57,7 +57,10 @@ class Programs:
         """Wait until the run has so many rows, or has ended."""
         deadline = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < deadline:
-            if any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= n_rows:
+            if (
+                any(self.logs.glob("mlm/*/metrics.jsonl"))
+                and len(self.run.metrics()) >= n_rows
+            ):
                 return
             threading.Event().wait(0.005)
 
@@ -83,7 +86,9 @@ def without_nohup():
     signal.signal(signal.SIGHUP, before)
 
 
-def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(programs, whole):
+def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
+    programs, whole
+):
     process = programs.start()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
@@ -120,7 +125,9 @@ def test_under_nohup_a_closed_terminal_stops_no_run():
     assert signal.SIGHUP not in stopping_signals()
 
 
-def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(programs, whole):
+def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
+    programs, whole
+):
     """SIGKILL, five times: while the run starts, trains, evaluates or saves."""
     process = programs.start()
     programs.wait_for_rows(process, 1)

@@ -27,7 +27,9 @@ def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams)
 
 
 @pytest.mark.parametrize("ngrams", [0, 4])
-def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path, train, ngrams):
+def test_independent_characters_are_never_predicted_below_their_entropy(
+    tmp_path, train, ngrams
+):
     text = "".join(random.Random(0).choices("abcdefghijklmnop", k=60_000))
     path = written(tmp_path / "noise.txt", text)
     keys = LEARNING | {"training__max_steps": 100}
@@ -38,4 +40,6 @@ def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]
 
-    assert rows[-1]["loss.valid"] < entropy + 0.1  # the frequencies, which is all there is to learn
+    assert (
+        rows[-1]["loss.valid"] < entropy + 0.1
+    )  # the frequencies, which is all there is to learn

@@ -6,8 +6,12 @@ from training.evaluation import evaluate
 from training.step import TrainingStep
 
 
-def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even_spacing(train):
-    trained = train(training__max_steps=20, training__evaluations=4, checkpoint__every_seconds=1e-6)
+def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even_spacing(
+    train,
+):
+    trained = train(
+        training__max_steps=20, training__evaluations=4, checkpoint__every_seconds=1e-6
+    )
     run = trained.run
     rows = run.metrics()
     assert load_last(run.checkpoints).state["step"] == 20  # after one at every step
@@ -56,7 +60,9 @@ def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(train, monkeypa
     monkeypatch.setattr(TrainingStep, "__call__", recording)
     rates = [1 / 32, 0.5, 1.0]
     stages = [{"until": 1.0, "seq_len": 32, "masking_prob": rates}]
-    trained = train(training__max_steps=9, training__evaluations=1, training__stages=stages)
+    trained = train(
+        training__max_steps=9, training__evaluations=1, training__stages=stages
+    )
 
     (row,) = trained.run.metrics()
     assert drawn == rates * 3
@@ -73,8 +79,12 @@ def test_evaluation_does_not_change_the_training_that_follows(train):
 
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     """Meanwhile the adaptive strategy has learned from the training losses."""
-    trained = train(training__max_steps=40, training__evaluations=8, masking__strategy="adaptive")
-    masker = load_last(trained.run.checkpoints).state["training_step"]["source"]["masker"]
+    trained = train(
+        training__max_steps=40, training__evaluations=8, masking__strategy="adaptive"
+    )
+    masker = load_last(trained.run.checkpoints).state["training_step"]["source"][
+        "masker"
+    ]
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
 
     lowest = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
@@ -97,7 +107,11 @@ def test_a_budget_of_characters_or_seconds_ends_the_run(train):
 
 
 def test_samples_follow_every_second_evaluation(train):
-    keys = {"training__max_steps": 8, "training__evaluations": 4, "sample__every_evaluations": 2}
+    keys = {
+        "training__max_steps": 8,
+        "training__evaluations": 4,
+        "sample__every_evaluations": 2,
+    }
     trained = train(sample__prompts=["a dog ran to the door"], **keys)
     n_masked = []
     for (guesses,) in trained.callbacks.samples:

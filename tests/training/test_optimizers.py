@@ -27,7 +27,9 @@ def with_table():
 
 
 def muon_of(model):
-    root = SimpleNamespace(model=SimpleNamespace(d_model=128))  # the width whose rate the key has
+    root = SimpleNamespace(
+        model=SimpleNamespace(d_model=128)
+    )  # the width whose rate the key has
     rates = {**RATES, "muon_learning_rate": 0.02, "muon_momentum": 0.9}
     return muon(SimpleNamespace(network=model, root=lambda: root, **rates))
 
@@ -48,7 +50,9 @@ def random(*shape, seed=0):
 def test_the_rate_of_adamw_is_inverse_to_the_width_and_that_of_muon_is_not(
     corpus_file, d_model, rate
 ):
-    adamw, of_matrices = configs_for(corpus_file, model__d_model=d_model).training.optimizer
+    adamw, of_matrices = configs_for(
+        corpus_file, model__d_model=d_model
+    ).training.optimizer
     assert adamw.param_groups[0]["lr"] == rate
     assert of_matrices.param_groups[0]["lr"] == 0.02
 
@@ -121,7 +125,11 @@ def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer(share):
 
 
 def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
-    keys = {"training__optimizer": "noam", "training__learning_rate": 1.0, "model__d_model": 16}
+    keys = {
+        "training__optimizer": "noam",
+        "training__learning_rate": 1.0,
+        "model__d_model": 16,
+    }
     configs = configs_for(corpus_file, **keys)
     (noam,) = configs.training.optimizer
 
@@ -131,7 +139,9 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
         assert optimizers.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5
 
 
-@pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64), (4, 32, 32), (1, 1, 5)])
+@pytest.mark.parametrize(
+    "shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64), (4, 32, 32), (1, 1, 5)]
+)
 @pytest.mark.parametrize("smallest", [1e-1, 1e-4, 1e-8])
 def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smallest):
     """Singular values of at least a tenth come near one. The scale does not matter, and zeros stay
@@ -156,7 +166,9 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
 
 
 @pytest.mark.parametrize("shape", [(2, 256, 256), (2, 256, 512), (2, 512, 256)])
-def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypatch, shape):
+def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(
+    monkeypatch, shape
+):
     monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", False)
     exact = orthogonal(random(*shape))
     assert exact.dtype == torch.float32
@@ -171,7 +183,11 @@ def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypat
 def test_muon_agrees_with_pytorchs_own(momentum):
     """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of
     bfloat16."""
-    start = [0.1 * random(24, 24), 0.1 * random(48, 24, seed=1), 0.1 * random(24, 24, seed=2)]
+    start = [
+        0.1 * random(24, 24),
+        0.1 * random(48, 24, seed=1),
+        0.1 * random(24, 24, seed=2),
+    ]
     paths = []
 
     for kind in (Muon, torch.optim.Muon):

@@ -24,7 +24,9 @@ def topics(generator):
     for _ in range(1_500):
         if generator.random() < 0.05:
             letter = generator.choice("abcdefghijkl")
-        letters = generator.choices(letter + letter.upper(), k=generator.randint(16, 30))
+        letters = generator.choices(
+            letter + letter.upper(), k=generator.randint(16, 30)
+        )
         speeches.append("".join(letters))
 
     return speeches
@@ -43,7 +45,9 @@ def alphabets(generator):
     ("objective", "speeches_of", "steps", "least_accuracy"),
     [("nsp", topics, 125, 0.7), ("sop", alphabets, 75, 0.95)],
 )
-def test_unseen_pairs_are_told_apart(tmp_path, objective, speeches_of, steps, least_accuracy):
+def test_unseen_pairs_are_told_apart(
+    tmp_path, objective, speeches_of, steps, least_accuracy
+):
     path = written(tmp_path / "text.txt", "\n\n".join(speeches_of(random.Random(0))))
     keys = {
         f"objective__{objective}": True,
@@ -59,7 +63,9 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, speeches_of, steps, le
     unseen = source.draw(512, 32)
 
     for i in range(steps):
-        set_learning_rate(configs.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
+        set_learning_rate(
+            configs.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30)
+        )
         configs.step(Stage(1.0, 32, 0.15))
 
     loss, accuracy = evaluate_pairs(configs.network, unseen)

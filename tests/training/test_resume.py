@@ -36,13 +36,18 @@ CASES = {  # keys
     | {"masking.masks": "static", "masking.random_tokens": "unigram"},
     "bytes": DROPOUT | {"data.tokens": "bytes", "training.grad_accum_steps": 4},
     "bpe": HALVES
-    | {"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"},
+    | {
+        "data.tokens": "bpe:400",
+        "masking.strategy": "adaptive",
+        "data.sampling": "shuffled",
+    },
     "mixture": {
         "masking.strategy": "mixture",
         "masking.mixture": MIXTURE,
         "training.optimizer": "adamw",
     },
-    "n-grams": HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01},
+    "n-grams": HALVES
+    | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01},
     "labml_nn": LABML,
     "pairs of text": {"objective.nsp": True},
     "after a knob was changed": {},
@@ -52,7 +57,9 @@ STOPS = {"before the first evaluation": 2, "right after an evaluation": 8}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, case):
+def test_an_interrupted_run_ends_like_one_that_is_not(
+    tmp_path, monkeypatch, train, text, case
+):
     monkeypatch.setattr("data.windows.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
 
@@ -72,6 +79,7 @@ def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_inter
     monkeypatch, train
 ):
     monkeypatch.setattr(
-        "configs.callbacks.Recorder", lambda *args, **_: Recorder(*args, in_background=True)
+        "configs.callbacks.Recorder",
+        lambda *args, **_: Recorder(*args, in_background=True),
     )
     check_resumes(train, 7, training__max_steps=STEPS, checkpoint__every_seconds=0.01)

@@ -26,7 +26,9 @@ def original(tmp_path_factory, text_file):
 @pytest.fixture
 def run(original, tmp_path, corpus_file):
     """A copy of that run, with its own copy of the text."""
-    run = RunFolder(shutil.copytree(original, tmp_path / "logs" / "mlm" / "0123456789ab"))
+    run = RunFolder(
+        shutil.copytree(original, tmp_path / "logs" / "mlm" / "0123456789ab")
+    )
     set_keys(run, {"data.corpus": str(corpus_file), "logs": str(tmp_path / "logs")})
     return run
 
@@ -44,7 +46,9 @@ def last_step(run):
 
 
 def contents(folder):
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    files = [
+        path for path in folder.rglob("*") if path.is_file() and path.name != "lock"
+    ]
     return {path: path.read_bytes() for path in files}
 
 
@@ -70,7 +74,10 @@ def test_a_longer_budget_is_recorded(run, refused):
     run.config_path.write_text(yaml.safe_dump(older))
     assert resume(run, steps=40) == 0
     assert last_step(run) == 40
-    assert run.config() == older | {"training.max_steps": 40, "training.muon_momentum": 0.95}
+    assert run.config() == older | {
+        "training.max_steps": 40,
+        "training.muon_momentum": 0.95,
+    }
     assert run.events()[-1]["changed"] == {"training.max_steps": [2, 40]}
 
 
@@ -87,7 +94,9 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
 
-    torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
+    torch.testing.assert_close(
+        load_last(run.checkpoints).weights, weights, rtol=0, atol=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,9 @@ def test_a_run_beyond_its_budget_gets_its_last_evaluation(
     train, tmp_path, stopped, before, after, steps
 ):
     keys = {"training__max_steps": 9, "training__evaluations": before}
-    run = train(stop_after=stopped, folder=tmp_path / "logs" / "mlm" / "stopped", **keys).run
+    run = train(
+        stop_after=stopped, folder=tmp_path / "logs" / "mlm" / "stopped", **keys
+    ).run
     run.save_status("interrupted")
     assert resume(run, f"training.evaluations={after}", steps=2) == 0
     assert [row["step"] for row in run.metrics()] == steps
@@ -106,8 +117,15 @@ def test_a_run_beyond_its_budget_gets_its_last_evaluation(
 
 def test_a_bound_is_not_compared_with_a_loss(run):
     """`loss.bound` decides in the new stages."""
-    change_last(run, lambda state: state.update(best_loss=0.0))  # a `loss.valid` below any bound
-    assert resume(run, "training.stages=[{until: 1, seq_len: 8, masking_prob: [0.2, 0.9]}]") == 0
+    change_last(
+        run, lambda state: state.update(best_loss=0.0)
+    )  # a `loss.valid` below any bound
+    assert (
+        resume(
+            run, "training.stages=[{until: 1, seq_len: 8, masking_prob: [0.2, 0.9]}]"
+        )
+        == 0
+    )
 
     best = load_checkpoint(run.checkpoints / "best.safetensors")
     assert best.state["step"] > 2
@@ -129,12 +147,17 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", [DAMAGES["truncated"], DAMAGES["deleted"]])
-def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed, damage):
+def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(
+    run, printed, damage
+):
     assert resume(run) == 0  # now there are two checkpoints
 
     last = run.checkpoints / "last.safetensors"
 
-    for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
+    for step in (
+        2,
+        4,
+    ):  # of the previous checkpoint; that of step 4 has spent the budget
         damage(last)
         output = printed(main, "--resume", run.path, "training.max_steps=4")
         assert output.count("warning: the last checkpoint is damaged or missing") == 1
@@ -184,15 +207,22 @@ def another_text(run):
     [
         (another_text, "has changed since the run was trained on it"),
         (lambda run: shutil.rmtree(run.checkpoints), "holds no checkpoint"),
-        (lambda run: set_keys(run, {"model.d_model": 64}), "the weights of a different model"),
+        (
+            lambda run: set_keys(run, {"model.d_model": 64}),
+            "the weights of a different model",
+        ),
     ],
 )
-def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damage, message):
+def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(
+    run, refused, damage, message
+):
     damage(run)
     assert message in refused()
 
 
-def test_a_checkpoint_of_another_version_is_refused_in_one_line(run, refused, monkeypatch):
+def test_a_checkpoint_of_another_version_is_refused_in_one_line(
+    run, refused, monkeypatch
+):
     monkeypatch.setattr("training.checkpoint.FORMAT", 0)
     assert "last.safetensors does not have format" in refused()
 

@@ -34,7 +34,9 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     sums = OBJECTIVE.outcome(configs.network, batch).sums
 
     assert OBJECTIVE.counts([batch])["n_labels"] == len(labels)
-    assert torch.allclose(sums["loss_sum"], F.cross_entropy(logits, labels, reduction="sum"))
+    assert torch.allclose(
+        sums["loss_sum"], F.cross_entropy(logits, labels, reduction="sum")
+    )
     assert sums["n_correct"] == (logits.argmax(-1) == labels).sum()
 
 
@@ -42,7 +44,9 @@ def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
     configs = configs_for(corpus_file, model__ngrams=2)
     configs.step(STAGE)  # or the outputs of the layers would be zero
     (batch,) = configs.step.draw(STAGE)
-    flat = batch._replace(positions=batch.positions.flatten(), labels=batch.labels.flatten())
+    flat = batch._replace(
+        positions=batch.positions.flatten(), labels=batch.labels.flatten()
+    )
 
     expected, (outcome,) = gradients_of(configs, [batch])
     gradients, (other,) = gradients_of(configs, [flat])
@@ -61,7 +65,9 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
     batches[0].labels[1:] = IGNORED_LABEL
     joined = batches[0]._replace(
         inputs=torch.cat([batch.inputs for batch in batches]),
-        positions=torch.cat([128 * i + batch.positions for i, batch in enumerate(batches)]),
+        positions=torch.cat(
+            [128 * i + batch.positions for i, batch in enumerate(batches)]
+        ),
         labels=torch.cat([batch.labels for batch in batches]),
         offsets=torch.cat([batch.offsets for batch in batches]),
     )

@@ -38,7 +38,9 @@ def long_file(tmp_path_factory, sentences):
 
 
 @of_bytes_and_bpe
-def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(long_file, tokens):
+def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(
+    long_file, tokens
+):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary = configs.data.vocabulary
     validation = configs.data.validation
@@ -55,7 +57,9 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
         n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[token])
 
     row = per_character(result, validation, vocabulary.lengths)
-    assert row["loss.valid_per_character"] == pytest.approx(losses.sum().item() / n_chars)
+    assert row["loss.valid_per_character"] == pytest.approx(
+        losses.sum().item() / n_chars
+    )
 
 
 @of_bytes_and_bpe
@@ -78,7 +82,9 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
 def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     trained = train(data__corpus="play", data__tokens="bytes", training__max_steps=2)
-    assert "counting and the floor do not apply to bytes" in "\n".join(trained.callbacks.lines)
+    assert "counting and the floor do not apply to bytes" in "\n".join(
+        trained.callbacks.lines
+    )
     assert "excess" not in trained.callbacks.rows[0]
 
 
@@ -101,7 +107,11 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
 
     by_class = breakdown(result.outcomes, validation, vocabulary)["by_class"]
     assert sum(row["n"] for row in by_class.values()) == n_targets
-    assert 0 < sweep(model, validation, vocabulary.mask_token)["50%"]["n"] < unknown.numel() / 2
+    assert (
+        0
+        < sweep(model, validation, vocabulary.mask_token)["50%"]["n"]
+        < unknown.numel() / 2
+    )
     assert hard_masks(model, validation, vocabulary)
 
     n_single = one_at_a_time(model, validation, vocabulary.mask_token)["n"]
@@ -111,7 +121,9 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
     text = "ab" * 4_500 + "".join(chr(0x4E00 + i) for i in range(1_000))
-    configs = configs_for(written(tmp_path / "text.txt", text), data__unknown_below=0.01)
+    configs = configs_for(
+        written(tmp_path / "text.txt", text), data__unknown_below=0.01
+    )
     with pytest.raises(CorpusError, match=r"\[UNK\]"):
         _ = configs.data.validation
 
@@ -136,7 +148,12 @@ def test_word_masks_hide_whole_words(long_file, tokens):
 def test_classes_are_those_of_the_first_visible_character(long_file):
     vocabulary = configs_for(long_file, data__tokens="bpe:280").data.vocabulary
     firsts = dict(zip(vocabulary.ordinary, first_characters(vocabulary), strict=True))
-    expected = {"Ġthe": "t", "Ċ": "\n", "Ġ": " ", "ä": "\0"}  # the last is the byte 0xE4 alone
+    expected = {
+        "Ġthe": "t",
+        "Ċ": "\n",
+        "Ġ": " ",
+        "ä": "\0",
+    }  # the last is the byte 0xE4 alone
     assert firsts | expected == firsts
 
 
@@ -144,9 +161,15 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
 @pytest.mark.parametrize(
     ("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")]
 )
-def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective, strategy):
+def test_pairs_begin_at_the_first_token_of_a_speech(
+    tmp_path, tokens, objective, strategy
+):
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
-    keys = {"data__tokens": tokens, f"objective__{objective}": True, "masking__strategy": strategy}
+    keys = {
+        "data__tokens": tokens,
+        f"objective__{objective}": True,
+        "masking__strategy": strategy,
+    }
     configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
     vocabulary = configs.data.vocabulary
     batch = configs.data.windows.draw(16, 64)
@@ -159,6 +182,8 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
         assert objective == "sop" or second.startswith("ANN:\n")
 
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
-    assert int(masked.labels.max()) < vocabulary.n_ordinary  # special tokens are never masked
+    assert (
+        int(masked.labels.max()) < vocabulary.n_ordinary
+    )  # special tokens are never masked
 
     _ = validation_pairs(configs)

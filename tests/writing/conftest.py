@@ -22,7 +22,10 @@ class Joint(nn.Module):
     def forward(self, inputs, positions):
         length = inputs.shape[1]
         rows = inputs.tolist()
-        answers = [self.log_posterior(i % length, *rows[i // length]) for i in positions.tolist()]
+        answers = [
+            self.log_posterior(i % length, *rows[i // length])
+            for i in positions.tolist()
+        ]
         return torch.stack(answers)
 
     @cache  # noqa: B019  (the model lives as long as the tests, and there are few texts)

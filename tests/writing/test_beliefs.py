@@ -46,7 +46,9 @@ def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
 
     explained = probe(streams, {"linear": belief, "noise": noise}, masked)
 
-    assert explained["linear"] == pytest.approx({"layer 1": 1, "embedding": 0}, abs=0.01)
+    assert explained["linear"] == pytest.approx(
+        {"layer 1": 1, "embedding": 0}, abs=0.01
+    )
     assert explained["linear"]["layer 1"] == pytest.approx(1, abs=1e-9)
     assert abs(explained["noise"]["layer 1"]) < 0.05
 

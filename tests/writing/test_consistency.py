@@ -17,7 +17,9 @@ def spans(n, background):
     windows = VOCABULARY.encode(AUTOMATON.write(40 * 12, seed=0)).view(40, 12)
     draws = generator(n)
     mask_token = VOCABULARY.mask_token
-    return hidden_spans(TRUTH, windows, mask_token, n=n, background=background, generator=draws)
+    return hidden_spans(
+        TRUTH, windows, mask_token, n=n, background=background, generator=draws
+    )
 
 
 def measured(model, n, background):

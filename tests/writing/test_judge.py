@@ -13,7 +13,8 @@ from writing.sampler import ORDERS, Sampler
 
 # "abc", "abd" or "ae", then again; so "ac" and "ca e" are impossible.
 WORDS = Automaton(
-    "abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0})
+    "abcdeb",
+    ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0}),
 )
 LENGTH = 12
 VOCABULARY = Vocabulary("abcdex")
@@ -89,7 +90,9 @@ def test_the_automatons_own_texts_have_its_entropy_rate():
 
 
 def test_impossible_texts_still_have_measures():
-    texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(3, LENGTH)
+    texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(
+        3, LENGTH
+    )
     measures = JUDGE.measures(texts)
 
     assert measures["impossible"] == pytest.approx(2 / 3)

@@ -17,7 +17,8 @@ from writing.truth import TruePosterior
 
 LENGTH = 4
 AUTOMATON = Automaton(
-    "abca", ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3})
+    "abca",
+    ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3}),
 )
 VOCABULARY = Vocabulary(AUTOMATON.alphabet)
 TRUTH = TruePosterior(AUTOMATON, VOCABULARY)
@@ -73,4 +74,6 @@ def test_a_perturbed_model_has_a_higher_bound_and_a_higher_loss_in_every_order()
     for losses in by_order.values():
         assert (weights * (losses - expected)).sum() > 0.01
 
-    assert (by_order["left-to-right"] - by_order["confidence"]).abs().max() > 0.01 / LENGTH
+    assert (
+        by_order["left-to-right"] - by_order["confidence"]
+    ).abs().max() > 0.01 / LENGTH

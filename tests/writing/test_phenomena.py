@@ -32,7 +32,9 @@ def known(validation, vocabulary):
     return known_characters(validation, vocabulary)
 
 
-def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
+def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(
+    validation, vocabulary, known
+):
     truth = TruePosterior(grammar(), vocabulary)
     n = vocabulary.n_ordinary
 
@@ -43,7 +45,9 @@ def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabu
         return probs.log()
 
     exact = excess_by_phenomenon(truth, known, vocabulary.mask_token)
-    blurred = excess_by_phenomenon(model_of(blurred_truth), known, vocabulary.mask_token)
+    blurred = excess_by_phenomenon(
+        model_of(blurred_truth), known, vocabulary.mask_token
+    )
 
     assert list(exact) == list(blurred) == list(PHENOMENA)
     assert sum(row["n"] for row in blurred.values()) == validation.masked.sum()
@@ -71,17 +75,24 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
 
     for window, row in zip(validation.windows, codes, strict=True):
         text = vocabulary.decode(window)
-        for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):
+        for match in re.finditer(
+            r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text
+        ):
             written = match[0]
             if not written.isalpha():
                 expected = [marks.get(written, "spaces and the rest")]
             else:
-                expected = ["first letter of a word", *["inside a word"] * (len(written) - 1)]
+                expected = [
+                    "first letter of a word",
+                    *["inside a word"] * (len(written) - 1),
+                ]
             if written in stems | inflected:
                 expected[1] = "topic vowel"
             if written in inflected:
                 expected[-1] = "agreement"
-            for code, right in zip(row[match.start() : match.end()], expected, strict=True):
+            for code, right in zip(
+                row[match.start() : match.end()], expected, strict=True
+            ):
                 if code >= 0:
                     assert list(PHENOMENA)[code] == right, written
                     seen.add(right)

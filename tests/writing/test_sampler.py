@@ -20,7 +20,9 @@ def doubles(*values):
 def written(trained, template, steps, **settings):
     """The texts after each step, from one text."""
     vocabulary = trained.vocabulary
-    sampler = Sampler(trained.model, vocabulary.mask_token, vocabulary.n_ordinary, **settings)
+    sampler = Sampler(
+        trained.model, vocabulary.mask_token, vocabulary.n_ordinary, **settings
+    )
     ids = encode(template, trained)[None]
     return [ids, *sampler.write_in_pieces(ids, steps, generators(1), trained.longest)]
 
@@ -32,7 +34,9 @@ def blanks_in(trained, ids):
 def chi_square_of_texts(joint, steps, expected, **settings):
     """Of texts of three tokens of three, against the expected share of each, `[3, 3, 3]`."""
     n = 3_000
-    *_, texts = Sampler(joint, 3, 3, **settings).write(torch.full((n, 3), 3), steps, generators(n))
+    *_, texts = Sampler(joint, 3, 3, **settings).write(
+        torch.full((n, 3), 3), steps, generators(n)
+    )
     counts = torch.bincount(texts @ torch.tensor([9, 3, 1]), minlength=27)
     return chi_square(counts, expected.flatten())
 
@@ -68,14 +72,20 @@ def test_draws_follow_the_probabilities(temperature):
 @pytest.mark.parametrize(
     ("log_prob", "temperature", "expected"),
     [
-        (-34.0, 1.0, [1, 1, 2]),  # in float32, no random number is between 1 - 6e-8 and 1
+        (
+            -34.0,
+            1.0,
+            [1, 1, 2],
+        ),  # in float32, no random number is between 1 - 6e-8 and 1
         (-3.0, 0.0, [1, 1, 1]),
         (-3.0, 1e-320, [1, 1, 1]),
         (-3.0, 1e-3, [1, 1, 1]),
         (-3.0, 1e300, [1, 2, 2]),
     ],
 )
-def test_improbable_tokens_can_be_drawn_and_impossible_ones_cannot(log_prob, temperature, expected):
+def test_improbable_tokens_can_be_drawn_and_impossible_ones_cannot(
+    log_prob, temperature, expected
+):
     """At extreme temperatures, too."""
     log_probs = doubles(NEVER, -0.1, log_prob, NEVER).log_softmax(0)
     tokens = draw(log_probs.expand(3, -1), doubles(0.0, 1 - 1e-8, LARGEST), temperature)
@@ -85,14 +95,17 @@ def test_improbable_tokens_can_be_drawn_and_impossible_ones_cannot(log_prob, tem
 @pytest.mark.parametrize("remask", [0.0, 0.3])
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_number_of_blanks_follows_the_schedule(writer, order, remask):
-    texts = written(writer, "the cat" + "_" * 30 + " sat", 7, order=order, remask=remask)
+    texts = written(
+        writer, "the cat" + "_" * 30 + " sat", 7, order=order, remask=remask
+    )
     left = [int(blanks_in(writer, ids).sum()) for ids in texts]
     assert left == [round(30 * (1 - step / 7)) for step in range(8)]
 
 
 @pytest.mark.parametrize("remask", [0.0, 0.5])
 @pytest.mark.parametrize(
-    "template", ["the c_t" + "_" * 40 + "mat.\n", "_", "_" * 64, "the cat", "_he cat sa_"]
+    "template",
+    ["the c_t" + "_" * 40 + "mat.\n", "_", "_" * 64, "the cat", "_he cat sa_"],
 )
 def test_only_blanks_are_written_and_none_is_left(writer, template, remask):
     fixed = encode(template, writer)[None]
@@ -115,7 +128,9 @@ def test_a_written_token_changes_only_if_it_is_masked_again(writer, remask):
     assert bool(n_changes) == bool(remask)
 
 
-def test_left_to_right_writes_from_the_left_and_more_steps_than_blanks_are_one_per_blank(writer):
+def test_left_to_right_writes_from_the_left_and_more_steps_than_blanks_are_one_per_blank(
+    writer,
+):
     for text, n_blanks in (("the c__ sat", 2), ("the cat", 0)):
         assert len(written(writer, text, 1_000)) == 1 + n_blanks
 
@@ -128,7 +143,9 @@ def test_left_to_right_writes_from_the_left_and_more_steps_than_blanks_are_one_p
 def test_equal_blanks_are_chosen_at_random(order):
     """And not side by side: characters that are written at once do not see each other."""
     same = Joint(torch.full((2,) * 8, 2.0**-8, dtype=torch.float64))
-    texts = next(Sampler(same, 2, 2, order).write(torch.full((400, 8), 2), 4, generators(400)))
+    texts = next(
+        Sampler(same, 2, 2, order).write(torch.full((400, 8), 2), 4, generators(400))
+    )
 
     counts = (texts != 2).sum(0)
 
@@ -188,4 +205,6 @@ def test_each_order_prefers_another_blank(order, first, score, score_of_one_toke
 def test_blind_orders_do_not_look():
     uniform = torch.tensor([[0.3, 0.9, 0.1]])
     assert BLIND["random"](uniform).equal(uniform)
-    assert BLIND["left-to-right"](uniform).argsort(descending=True).tolist() == [[0, 1, 2]]
+    assert BLIND["left-to-right"](uniform).argsort(descending=True).tolist() == [
+        [0, 1, 2]
+    ]

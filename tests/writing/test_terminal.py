@@ -53,7 +53,9 @@ class Emulator:
                     self.down()
                     self.column = 0
                 line = self.rows[self.row].ljust(self.column)
-                self.rows[self.row] = line[: self.column] + character + line[self.column + 1 :]
+                self.rows[self.row] = (
+                    line[: self.column] + character + line[self.column + 1 :]
+                )
                 self.column += 1
 
         return self
@@ -131,7 +133,9 @@ def shown(text, columns, rows, before=""):
 
 
 def test_frames_replace_each_other_below_what_was_there():
-    frames = [list(emulator.rows) for emulator in shown(TEXT, 40, 10, before="$ command\n")]
+    frames = [
+        list(emulator.rows) for emulator in shown(TEXT, 40, 10, before="$ command\n")
+    ]
     assert frames[0][:3] == ["$ command", BLANK * len(TEXT), ""]
     assert frames[1][1].startswith("t··")
 
@@ -226,11 +230,17 @@ def test_lines_are_as_wide_as_the_window():
 def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     vocabulary = ByteVocabulary()
     ids = vocabulary.encode("né!")
-    before = ids.masked_fill(torch.tensor([False, True, True, True]), vocabulary.mask_token)
+    before = ids.masked_fill(
+        torch.tensor([False, True, True, True]), vocabulary.mask_token
+    )
     first = Cell("n", WRITTEN)
 
     assert list(cells(before, before, vocabulary)) == [first, *[Cell(BLANK, EMPTY)] * 3]
-    assert list(cells(ids, before, vocabulary)) == [first, Cell("é", NEW), Cell("!", NEW)]
+    assert list(cells(ids, before, vocabulary)) == [
+        first,
+        Cell("é", NEW),
+        Cell("!", NEW),
+    ]
 
 
 def test_the_finished_text_keeps_unknown_characters_of_the_prompt():

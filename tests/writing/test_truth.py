@@ -20,7 +20,9 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     model = TruePosterior(random_automaton(0), VOCABULARY)
     probs = model(inputs).exp()
     # 3 is its [MASK]
-    expected = model.floor.posteriors(inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool))
+    expected = model.floor.posteriors(
+        inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool)
+    )
     torch.testing.assert_close(probs[:, :3], expected, rtol=0, atol=1e-12)
 
     assert not probs[:, 3:].any()

@@ -22,7 +22,9 @@ class Callback:
     def begin(self, trainer: "Trainer") -> None:
         """Before the first step; the clock does not run yet."""
 
-    def adjust(self, trainer: "Trainer", stage: Stage, factor: float) -> tuple[Stage, float]:
+    def adjust(
+        self, trainer: "Trainer", stage: Stage, factor: float
+    ) -> tuple[Stage, float]:
         """Before each step: returns its stage, and its learning rate as a share of the peak,
         changed or not."""
         return stage, factor

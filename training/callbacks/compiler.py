@@ -12,7 +12,11 @@ from training.loop import Trainer
 class Compiler(Callback):
     """Has an objective compiled before the first step."""
 
-    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
+    def __init__(
+        self,
+        compiled: Compiled,
+        around: Callable[[Report], AbstractContextManager[Any]],
+    ):
         self.compiled = compiled
         self.around = around  # compiling happens inside of it
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 LEAK_STANDARD_ERRORS = 5.0
 SKIPPED_IN_A_ROW = 20
-STEPS_BETWEEN_CHECKS = 64  # for skipped steps, on devices where reading their number synchronizes
+STEPS_BETWEEN_CHECKS = (
+    64  # for skipped steps, on devices where reading their number synchronizes
+)
 IGNORED_SHARE = 0.01
 PLATEAU_EVALUATIONS = 3
 PLATEAU_CHARS = 1_000_000  # before that, a healthy model may be near the unigram loss
@@ -65,7 +67,9 @@ def check_row(row: Row) -> None:
         )
 
 
-def check_skipped_steps(skipped_in_a_row: torch.Tensor, step: int, seq_len: int) -> None:
+def check_skipped_steps(
+    skipped_in_a_row: torch.Tensor, step: int, seq_len: int
+) -> None:
     """Raise HealthCheckError if too many steps in a row were skipped. Reading their number
     synchronizes."""
     n_skipped = int(skipped_in_a_row)

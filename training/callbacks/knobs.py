@@ -26,7 +26,9 @@ class KnobPanel(Callback):
         self.requested: Request = None  # the last request
         self.is_changed_by_hand = False
 
-    def adjust(self, trainer: Trainer, stage: Stage, factor: float) -> tuple[Stage, float]:
+    def adjust(
+        self, trainer: Trainer, stage: Stage, factor: float
+    ) -> tuple[Stage, float]:
         requested = self.request(trainer)
         if requested is not None and requested != self.requested:
             self.requested = requested
@@ -64,7 +66,10 @@ class KnobPanel(Callback):
             row["masking_prob"] = self.knobs.masking_prob or row["masking_prob"]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"knobs": asdict(self.knobs), "is_changed_by_hand": self.is_changed_by_hand}
+        return {
+            "knobs": asdict(self.knobs),
+            "is_changed_by_hand": self.is_changed_by_hand,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.requested = state["knobs"]

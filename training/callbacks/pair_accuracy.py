@@ -22,6 +22,8 @@ class PairAccuracy(Callback):
         n_pairs = float(sums["n_pairs"]) or math.nan  # nan: every step was skipped
         loss, accuracy = evaluate_pairs(trainer.model, self.validation)
         row[f"loss.{self.objective}.train"] = float(sums["pair_loss_sum"]) / n_pairs
-        row[f"accuracy.{self.objective}.train"] = float(sums["n_pairs_correct"]) / n_pairs
+        row[f"accuracy.{self.objective}.train"] = (
+            float(sums["n_pairs_correct"]) / n_pairs
+        )
         row[f"loss.{self.objective}.valid"] = loss
         row[f"accuracy.{self.objective}.valid"] = accuracy

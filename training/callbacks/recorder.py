@@ -18,14 +18,21 @@ Report = Callable[[str], None]
 class Recorder(Callback):
     """Writes the files of a run that grow or change. A full disk delays them."""
 
-    def __init__(self, run: RunFolder, environment: Mapping[str, Any], in_background: bool = False):
+    def __init__(
+        self,
+        run: RunFolder,
+        environment: Mapping[str, Any],
+        in_background: bool = False,
+    ):
         """`environment` holds the versions and settings that an exact resume depends on. With
         `in_background`, a thread writes copies of the weights; training on a CPU would leave it no
         core."""
         self.run = run
         self.environment = environment
         self.best_path = run.checkpoints / "best.safetensors"
-        self.best: Callable[[Path], None] | None = None  # writes the best weights; None: written
+        self.best: Callable[[Path], None] | None = (
+            None  # writes the best weights; None: written
+        )
         self.waiting: list[Callable[[], None]] = []  # write rows and events, in order
         # the end of the program waits for it
         self.thread = ThreadPoolExecutor(1) if in_background else None
@@ -33,14 +40,22 @@ class Recorder(Callback):
         self.what = ""  # is being saved
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
-        self._queue(partial(self.run.append_metrics, dict(row)), "a row", trainer.report)
+        self._queue(
+            partial(self.run.append_metrics, dict(row)), "a row", trainer.report
+        )
         if best is not None:
             self._finish(trainer.report)
-            self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
-            self._begin(self._save_best, "the best weights; will try again", trainer.report)
+            self.best = self.writer(
+                best, {"step": row["step"], "loss.valid": row["loss.valid"]}
+            )
+            self._begin(
+                self._save_best, "the best weights; will try again", trainer.report
+            )
 
     def changed(self, trainer: Trainer, event: Mapping[str, Any]) -> None:
-        self._queue(partial(self.run.append_event, dict(event)), "an event", trainer.report)
+        self._queue(
+            partial(self.run.append_event, dict(event)), "an event", trainer.report
+        )
 
     def save(
         self, trainer: Trainer, weights: Weights, state: dict[str, Any], is_last: bool
@@ -65,7 +80,9 @@ class Recorder(Callback):
         now."""
         return Content.of(weights, state).save
 
-    def _checkpoint(self, weights: Weights, state: dict[str, Any]) -> Callable[[], None]:
+    def _checkpoint(
+        self, weights: Weights, state: dict[str, Any]
+    ) -> Callable[[], None]:
         state["callbacks"]["run"] = self.state_dict()
         return partial(save_last, self.run.checkpoints, self.writer(weights, state))
 

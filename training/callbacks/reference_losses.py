@@ -18,7 +18,9 @@ class ReferenceLosses(Callback):
     def __init__(self, run: RunFolder, references: References):
         self.run = run
         self.references = references
-        self.announced: bool | None = None  # whether all losses were known at the last announcement
+        self.announced: bool | None = (
+            None  # whether all losses were known at the last announcement
+        )
 
     def begin(self, trainer: Trainer) -> None:
         self._announce(trainer)
@@ -52,7 +54,11 @@ class ReferenceLosses(Callback):
         if is_complete == self.announced:
             return
         self.announced = is_complete
-        losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.references.losses.items())
-        trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
+        losses = ", ".join(
+            f"{name} {loss:.2f}" for name, loss in self.references.losses.items()
+        )
+        trainer.report(
+            f"reference losses: {losses} ({self.references.meaning(is_complete)})"
+        )
         with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
             self.run.save_reference_lines(self.references.losses)

@@ -30,20 +30,27 @@ class Guess:
 class Samples(Callback):
     """Shows after some evaluations the model's guesses for masked prompts."""
 
-    def __init__(self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int):
+    def __init__(
+        self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int
+    ):
         self.prompts = prompts
         self.vocabulary = vocabulary
         self.every_evaluations = every_evaluations
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         if trainer.n_evaluations % self.every_evaluations == 0:
-            samples = sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"])
+            samples = sample(
+                trainer.model, self.prompts, self.vocabulary, row["masking_prob"]
+            )
             for callback in trainer.callbacks:
                 callback.sampled(trainer, samples)
 
 
 def sample(
-    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float
+    model: nn.Module,
+    prompts: Sequence[str],
+    vocabulary: Vocabulary,
+    masking_prob: float,
 ) -> list[list[Guess]]:
     """Replace a share of every prompt's tokens by `[MASK]` and let the model guess them.
 

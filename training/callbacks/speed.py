@@ -60,10 +60,16 @@ def operations_per_char(
     return 3 * counter.get_total_flops() / seq_len
 
 
-def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype) -> float:
+def peak(
+    model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype
+) -> float:
     """The rate, in operations per second, of products of `[n_rows, n_in]` and the largest matrix of
     the model."""
-    shapes = [module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)]
+    shapes = [
+        module.weight.shape
+        for module in model.modules()
+        if isinstance(module, nn.Linear)
+    ]
     if not shapes:
         return 0.0
     n_out, n_in = max(shapes, key=torch.Size.numel)

@@ -51,7 +51,9 @@ class ThreadChoice(Callback):
 
         if faster != now:
             threads = "1 thread is" if faster == 1 else f"{faster} threads are"
-            trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
+            trainer.report(
+                f"{threads} faster now than {now} (training.threads=N fixes the number)"
+            )
 
 
 def seconds_per_gradient(
@@ -69,7 +71,9 @@ def seconds_per_gradient(
         return seconds_by_threads(call, numbers)
 
 
-def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[int, float]:
+def seconds_by_threads(
+    call: Callable[[], Any], numbers: Sequence[int]
+) -> dict[int, float]:
     """The mean time of a call with each number of threads, which take turns."""
     seconds = dict.fromkeys(numbers, 0.0)
     for turn in range(TURNS + 1):

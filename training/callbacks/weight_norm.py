@@ -29,6 +29,8 @@ def weight_norm(model: nn.Module) -> float:
 
 def dense_weights(model: nn.Module) -> list[nn.Parameter]:
     """All weights except those of tables, of which a step uses few."""
-    tables = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
+    tables = [
+        module for module in model.modules() if isinstance(module, nn.EmbeddingBag)
+    ]
     of_tables = {id(table.weight) for table in tables}
     return [weight for weight in model.parameters() if id(weight) not in of_tables]

@@ -7,7 +7,12 @@ import torch
 from transformers import DataCollatorForLanguageModeling
 
 from auditing.tests.museum.exhibit import IGNORED, RATE, Exhibit, Pair, labels_of
-from auditing.tests.museum.tokenizers import SYLLABLES, WHOLE_WORDS, metaspace_pieces, word_pieces
+from auditing.tests.museum.tokenizers import (
+    SYLLABLES,
+    WHOLE_WORDS,
+    metaspace_pieces,
+    word_pieces,
+)
 
 Batch = dict[str, torch.Tensor]
 
@@ -23,7 +28,9 @@ class Collator:
     def __call__(self, examples: list[dict[str, Any]]) -> Batch:
         features = [{"input_ids": example["input_ids"]} for example in examples]
         batch = dict(self.tokenizer.pad(features, return_tensors="pt"))
-        batch["input_ids"], batch["labels"] = self.mask(batch["input_ids"], self.tokenizer)
+        batch["input_ids"], batch["labels"] = self.mask(
+            batch["input_ids"], self.tokenizer
+        )
         return batch
 
 
@@ -71,7 +78,9 @@ def prefix_of_one_tokenizer(ids: torch.Tensor, tokenizer: Any) -> Pair:
 
 def first_piece_of_a_word(ids: torch.Tensor, tokenizer: Any) -> Pair:
     """Of a word of several tokens only the first is masked; the others stay and give it away."""
-    return masked(ids, ~continues(ids, tokenizer) & (torch.rand(ids.shape) < 2 * RATE), tokenizer)
+    return masked(
+        ids, ~continues(ids, tokenizer) & (torch.rand(ids.shape) < 2 * RATE), tokenizer
+    )
 
 
 def plain(ids: torch.Tensor, tokenizer: Any) -> Pair:
@@ -87,7 +96,9 @@ COLLATOR_BUGS = [
         WholeWordCollator(prefix_of_one_tokenizer, METASPACE),
     ),
     Exhibit(
-        "first_piece_of_a_word", "word-part-left", WholeWordCollator(first_piece_of_a_word, PIECES)
+        "first_piece_of_a_word",
+        "word-part-left",
+        WholeWordCollator(first_piece_of_a_word, PIECES),
     ),
     # A typo in the name of the mask token, which the tokenizer then maps to the id of unknown
     # tokens.
@@ -96,10 +107,16 @@ COLLATOR_BUGS = [
         "unknown-as-mask",
         Collator(plain, word_pieces(SYLLABLES, mask_token="[UNK]")),
     ),
-    Exhibit("masks_hidden_from_attention", "attention-hides-mask", HidingCollator(plain, PIECES)),
+    Exhibit(
+        "masks_hidden_from_attention",
+        "attention-hides-mask",
+        HidingCollator(plain, PIECES),
+    ),
     # Transformers 5.23 takes gaps between offsets for the boundaries of words. Tokenizers of the
     # kind of SentencePiece count the space with the word, and leave no gaps.
     Exhibit(
-        "words_by_gaps", "words-joined", DataCollatorForLanguageModeling(METASPACE, **WHOLE_WORDS)
+        "words_by_gaps",
+        "words-joined",
+        DataCollatorForLanguageModeling(METASPACE, **WHOLE_WORDS),
     ),
 ]

@@ -49,7 +49,9 @@ class Correct:
         known."""
         wrong = [each for each in report.findings if each.verdict != Verdict.OK]
         return [
-            each for each in wrong if each.verdict == Verdict.BROKEN or each.bug not in self.known
+            each
+            for each in wrong
+            if each.verdict == Verdict.BROKEN or each.bug not in self.known
         ]
 
 
@@ -88,7 +90,9 @@ def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
     selected = (np.random.random(x.shape) < RATE) & (x < N_ORDINARY)
     draw = np.random.random(x.shape)
     replaced = np.where(
-        draw < 0.8, MASK, np.where(draw < 0.9, np.random.randint(N_ORDINARY, size=x.shape), x)
+        draw < 0.8,
+        MASK,
+        np.where(draw < 0.9, np.random.randint(N_ORDINARY, size=x.shape), x),
     )
     return np.where(selected, replaced, x), np.where(selected, x, -100)
 
@@ -97,7 +101,9 @@ def letters(x: torch.Tensor) -> Pair:
     """Masks of DNA. A random letter that differs from the original is one of three."""
     selected = torch.rand(x.shape) < RATE
     draw = torch.rand(x.shape)
-    replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(4, x.shape), x))
+    replaced = torch.where(
+        draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(4, x.shape), x)
+    )
     return torch.where(selected, replaced, x), torch.where(selected, x, -100)
 
 
@@ -114,7 +120,9 @@ def batch_dict(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 class Rearranging:
     """Transformers' collator, on examples that are rearranged before."""
 
-    def __init__(self, rearrange: Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]]):
+    def __init__(
+        self, rearrange: Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]]
+    ):
         self.inner = collator()
         self.tokenizer = self.inner.tokenizer
         self.rearrange = rearrange
@@ -161,7 +169,9 @@ REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]
     "flattened": lambda examples, tokenizer: joined(
         examples, sum(len(each["input_ids"]) for each in examples)
     ),
-    "of pairs": lambda examples, tokenizer: [paired(each, tokenizer) for each in examples],
+    "of pairs": lambda examples, tokenizer: [
+        paired(each, tokenizer) for each in examples
+    ],
     "with special tokens": lambda examples, tokenizer: [
         surrounded(each, tokenizer) for each in examples
     ],
@@ -171,7 +181,9 @@ REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]
 DRAWS_SPECIAL = frozenset({"special-as-replacement"})
 CORRECT = [
     Correct(
-        "four letters", lambda seed: letters, options={"n_tokens": 5, "mask": 4, "special": (4,)}
+        "four letters",
+        lambda seed: letters,
+        options={"n_tokens": 5, "mask": 4, "special": (4,)},
     ),
     Correct("fixed count", fixed_count),
     Correct("spans", lambda seed: spans()),
@@ -186,16 +198,28 @@ CORRECT = [
     Correct("rates from 15% to 40%", rates(lambda n: 0.15 + 0.25 * torch.rand(n))),
     Correct("NumPy", lambda seed: TensorMasker(numpy_masker), recipe="BERT"),
     Correct("lists", lambda seed: TensorMasker(of_lists), options={"kind": "lists"}),
-    Correct("batch dict", lambda seed: TensorMasker(batch_dict), options={"kind": "dict"}),
+    Correct(
+        "batch dict", lambda seed: TensorMasker(batch_dict), options={"kind": "dict"}
+    ),
     Correct("collator", lambda seed: collator(), DRAWS_SPECIAL),
-    Correct("collator, [MASK] only", lambda seed: collator(**ONLY_MASKS), recipe="[MASK] only"),
+    Correct(
+        "collator, [MASK] only",
+        lambda seed: collator(**ONLY_MASKS),
+        recipe="[MASK] only",
+    ),
     Correct("collator, 30%", lambda seed: collator(mlm_probability=0.3, **ONLY_MASKS)),
     Correct("collator, whole words", lambda seed: collator(**WHOLE_WORDS)),
     Correct(
-        "collator, padded to 128", lambda seed: collator(pad_to_multiple_of=128), DRAWS_SPECIAL
+        "collator, padded to 128",
+        lambda seed: collator(pad_to_multiple_of=128),
+        DRAWS_SPECIAL,
     ),
     *(
-        Correct(f"collator, {name}", lambda seed, change=change: Rearranging(change), DRAWS_SPECIAL)
+        Correct(
+            f"collator, {name}",
+            lambda seed, change=change: Rearranging(change),
+            DRAWS_SPECIAL,
+        )
         for name, change in REARRANGED.items()
     ),
 ]

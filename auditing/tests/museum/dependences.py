@@ -28,7 +28,9 @@ def rated(x: torch.Tensor, rate: torch.Tensor) -> Pair:
 def in_order(x: torch.Tensor) -> Pair:
     selected = drawn(x)
     return result(
-        x, selected, (selected.cumsum(1) - 1) / selected.sum(1, keepdim=True).clamp(min=1)
+        x,
+        selected,
+        (selected.cumsum(1) - 1) / selected.sum(1, keepdim=True).clamp(min=1),
     )
 
 
@@ -104,11 +106,15 @@ BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
         "kind-by-window",
     ),
     "kind by neighbor": (
-        lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x.roll(1, 1) < 10, 0.8, 1)),
+        lambda x: result(
+            x, drawn(x), torch.rand(x.shape) * torch.where(x.roll(1, 1) < 10, 0.8, 1)
+        ),
         "kind-by-token-before",
     ),
     "kind by id": (
-        lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x < 10, 0.8, 1)),
+        lambda x: result(
+            x, drawn(x), torch.rand(x.shape) * torch.where(x < 10, 0.8, 1)
+        ),
         "kind-by-id",
     ),
     "never two neighbors": (
@@ -119,7 +125,10 @@ BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
         lambda x: rated(x, torch.tensor(0.1 + 0.001 * next(DRIFT))),
         "selected-by-call",
     ),
-    "rate rises with the id": (lambda x: rated(x, 0.1 + 0.1 * x / N_ORDINARY), "selected-by-id"),
+    "rate rises with the id": (
+        lambda x: rated(x, 0.1 + 0.1 * x / N_ORDINARY),
+        "selected-by-id",
+    ),
     "rate by parity": (
         lambda x: rated(x, torch.where(x % 2 == 0, 0.1, 0.2)),
         "selected-by-id-parity",
@@ -142,12 +151,16 @@ BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
         "replacement-by-original",
     ),
     "never a neighbor": (
-        lambda x: redrawn(x, lambda new: (new == x.roll(1, 1)) | (new == x.roll(-1, 1))),
+        lambda x: redrawn(
+            x, lambda new: (new == x.roll(1, 1)) | (new == x.roll(-1, 1))
+        ),
         "replacement-by-neighbors",
     ),
     "from the window": (from_window, "replacement-by-window"),
     "one id per window": (
-        lambda x: result(x, drawn(x), None, torch.randint(N_ORDINARY, (len(x), 1)).expand(x.shape)),
+        lambda x: result(
+            x, drawn(x), None, torch.randint(N_ORDINARY, (len(x), 1)).expand(x.shape)
+        ),
         "replacement-by-other-replacements",
     ),
     "first position if none": (first_if_none, "position-dependent"),
@@ -165,7 +178,9 @@ class Buffered(TensorMasker):
 
     def __call__(self, x: torch.Tensor) -> Pair:
         held = self.__dict__.setdefault("held", {})
-        inputs, labels = held.setdefault(x.shape, (torch.empty_like(x), torch.empty_like(x)))
+        inputs, labels = held.setdefault(
+            x.shape, (torch.empty_like(x), torch.empty_like(x))
+        )
         for part, new in zip((inputs, labels), result(x, drawn(x)), strict=True):
             part.copy_(new)
         return inputs, labels
@@ -194,9 +209,15 @@ BATCH_BUGS = {
     "attention-at-padding": batch_masker(
         lambda x, selected: {"attention_mask": torch.ones_like(x)}
     ),
-    "attention-hides-text": batch_masker(lambda x, selected: {"attention_mask": selected.long()}),
+    "attention-hides-text": batch_masker(
+        lambda x, selected: {"attention_mask": selected.long()}
+    ),
     "text-in-batch": batch_masker(lambda x, selected: {"original_ids": x}),
-    "selection-in-batch": batch_masker(lambda x, selected: {"token_type_ids": selected.long()}),
-    "masks-in-inputs": batch_masker(lambda x, selected: {"position_ids": (~selected).cumsum(1)}),
+    "selection-in-batch": batch_masker(
+        lambda x, selected: {"token_type_ids": selected.long()}
+    ),
+    "masks-in-inputs": batch_masker(
+        lambda x, selected: {"position_ids": (~selected).cumsum(1)}
+    ),
     "buffer-reused": Buffered(lambda x: (x, x)),
 }

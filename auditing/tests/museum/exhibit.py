@@ -68,7 +68,9 @@ def random_ids(x: torch.Tensor) -> torch.Tensor:
     return torch.randint(N_ORDINARY, x.shape)
 
 
-def labels_of(x: torch.Tensor, selected: torch.Tensor, ignored: int = IGNORED) -> torch.Tensor:
+def labels_of(
+    x: torch.Tensor, selected: torch.Tensor, ignored: int = IGNORED
+) -> torch.Tensor:
     """The originals at the selected positions, `ignored` elsewhere."""
     return torch.where(selected, x, ignored)
 
@@ -84,7 +86,9 @@ def result(
     `random`."""
     kind = torch.rand(x.shape) if kind is None else kind
     replaced = torch.where(kind < 0.9, random_ids(x) if random is None else random, x)
-    return torch.where(selected, torch.where(kind < 0.8, mask, replaced), x), labels_of(x, selected)
+    return torch.where(selected, torch.where(kind < 0.8, mask, replaced), x), labels_of(
+        x, selected
+    )
 
 
 def only_masks(x: torch.Tensor, selected: torch.Tensor) -> Pair:
@@ -155,7 +159,9 @@ class SeededDataset(TensorMasker):
 
     def __call__(self, x: torch.Tensor) -> Pair:
         select, kind = torch.from_numpy(self.generator.random((2, *x.shape)))
-        random = torch.from_numpy(self.generator.integers(N_ORDINARY, size=tuple(x.shape)))
+        random = torch.from_numpy(
+            self.generator.integers(N_ORDINARY, size=tuple(x.shape))
+        )
         return result(x, (select < RATE) & ordinary(x), kind, random)
 
 
@@ -172,14 +178,18 @@ def two_overlapping_draws(x: torch.Tensor) -> Pair:
     """Two independent draws decide 'unchanged' and 'random', and 'random' wins where both fall:
     81/10/9."""
     unchanged, random = torch.rand(2, *x.shape) < 0.1
-    return result(x, drawn(x), torch.where(random, 0.85, torch.where(unchanged, 1.0, 0.0)))
+    return result(
+        x, drawn(x), torch.where(random, 0.85, torch.where(unchanged, 1.0, 0.0))
+    )
 
 
 def tenth_of_the_rest(x: torch.Tensor) -> Pair:
     """The second draw is over what the first left, but its probability is that of the whole:
     80/2/18."""
     first, second = torch.rand(2, *x.shape)
-    return result(x, drawn(x), torch.where(first < 0.8, 0.0, torch.where(second < 0.1, 0.85, 1.0)))
+    return result(
+        x, drawn(x), torch.where(first < 0.8, 0.0, torch.where(second < 0.1, 0.85, 1.0))
+    )
 
 
 def random_tokens_everywhere(x: torch.Tensor) -> Pair:
@@ -196,16 +206,22 @@ def same_position_twice(x: torch.Tensor) -> Pair:
     """Positions are drawn with replacement: some are drawn twice, so fewer than 15% are selected."""
     positions = torch.randint(x.shape[1], (len(x), -int(-RATE * x.shape[1] // 1)))
     return result(
-        x, torch.zeros(x.shape, dtype=torch.bool).scatter(1, positions, True) & ordinary(x)
+        x,
+        torch.zeros(x.shape, dtype=torch.bool).scatter(1, positions, True)
+        & ordinary(x),
     )
 
 
 def count_rounded_down(x: torch.Tensor) -> Pair:
     """The number of positions is int(rate * length): always rounded down, and 0 in a short window."""
     order = (
-        torch.rand(x.shape).masked_fill(~ordinary(x), 2.0).argsort(1)[:, : int(RATE * x.shape[1])]
+        torch.rand(x.shape)
+        .masked_fill(~ordinary(x), 2.0)
+        .argsort(1)[:, : int(RATE * x.shape[1])]
     )
-    return result(x, torch.zeros(x.shape, dtype=torch.bool).scatter(1, order, True) & ordinary(x))
+    return result(
+        x, torch.zeros(x.shape, dtype=torch.bool).scatter(1, order, True) & ordinary(x)
+    )
 
 
 def positions_forgotten(x: torch.Tensor) -> Pair:
@@ -245,9 +261,15 @@ def of_vocabulary(low: int, high: int) -> Masking:
     return lambda x: result(x, drawn(x), None, torch.randint(low, high, x.shape))
 
 
-def planted(name: str, bug: str, mask: Any, verdict: str | None = None, **options: Any) -> Exhibit:
+def planted(
+    name: str, bug: str, mask: Any, verdict: str | None = None, **options: Any
+) -> Exhibit:
     return Exhibit(
-        name, bug, mask if isinstance(mask, TensorMasker) else TensorMasker(mask), verdict, options
+        name,
+        bug,
+        mask if isinstance(mask, TensorMasker) else TensorMasker(mask),
+        verdict,
+        options,
     )
 
 
@@ -258,10 +280,15 @@ BUGS = [
     planted("masked_in_place", "argument-modified", masked_in_place),
     planted("zero_is_no_label", "padding-is-character", other_ignored(0), ignored=0),
     planted(
-        "ignored_label_of_an_old_version", "wrong-ignored-label", other_ignored(-1), ignored=IGNORED
+        "ignored_label_of_an_old_version",
+        "wrong-ignored-label",
+        other_ignored(-1),
+        ignored=IGNORED,
     ),
     # Evaluation passes the text itself as inputs and labels: perplexity 1.0.
-    planted("evaluation_without_masks", "nothing-hidden", lambda x: (x.clone(), x.clone())),
+    planted(
+        "evaluation_without_masks", "nothing-hidden", lambda x: (x.clone(), x.clone())
+    ),
     planted("masks_of_the_preparation", "static-masks", masks_of_the_preparation),
     # One row of draws, of the windows' length, is broadcast over the batch.
     planted(
@@ -269,12 +296,19 @@ BUGS = [
         "same-mask-in-batch",
         lambda x: result(x, (torch.rand(x.shape[1]) < RATE) & ordinary(x)),
     ),
-    planted("generator_copied_to_workers", "same-masks-per-worker", SeededDataset(), "differs"),
+    planted(
+        "generator_copied_to_workers",
+        "same-masks-per-worker",
+        SeededDataset(),
+        "differs",
+    ),
     planted("mask_after_random", "random-overwritten", mask_after_random),
     # The second threshold adds to the wrong variable (0.15 + 0.1, not 0.8 + 0.1), so its branch is
     # never reached.
     planted(
-        "threshold_of_the_wrong_variable", "never-random", lambda x: result(x, drawn(x), None, x)
+        "threshold_of_the_wrong_variable",
+        "never-random",
+        lambda x: result(x, drawn(x), None, x),
     ),
     planted("two_overlapping_draws", "overlapping-draws", two_overlapping_draws),
     planted("tenth_of_the_rest", "random-share", tenth_of_the_rest),
@@ -282,13 +316,21 @@ BUGS = [
     # number to one id.
     planted("random_number_for_a_word", "random-constant", of_vocabulary(0, 1)),
     planted(
-        "random_over_the_whole_vocabulary", "special-as-replacement", of_vocabulary(0, N_TOKENS)
+        "random_over_the_whole_vocabulary",
+        "special-as-replacement",
+        of_vocabulary(0, N_TOKENS),
     ),
-    planted("lowest_id_of_another_vocabulary", "replacement-range", of_vocabulary(9, N_ORDINARY)),
+    planted(
+        "lowest_id_of_another_vocabulary",
+        "replacement-range",
+        of_vocabulary(9, N_ORDINARY),
+    ),
     # random.randint(0, n) includes n, which no token has: one random token in n + 1 is outside the
     # embedding.
     planted("last_id_included", "out-of-vocabulary", of_vocabulary(0, N_TOKENS + 1)),
-    planted("random_tokens_everywhere", "changed-without-label", random_tokens_everywhere),
+    planted(
+        "random_tokens_everywhere", "changed-without-label", random_tokens_everywhere
+    ),
     # The draw is compared with a share of itself (draw < draw * 0.8), so every selected position
     # stays as it is.
     planted(
@@ -332,6 +374,10 @@ BUGS = [
         "padding-labelled",
         lambda x: only_masks(x, (torch.rand(x.shape) < RATE) & (x == PAD)),
     ),
-    planted("labels_cut_to_a_fixed_length", "left-truncated", labels_cut_to_a_fixed_length),
-    planted("first_and_last_column_spared", "first-position", first_and_last_column_spared),
+    planted(
+        "labels_cut_to_a_fixed_length", "left-truncated", labels_cut_to_a_fixed_length
+    ),
+    planted(
+        "first_and_last_column_spared", "first-position", first_and_last_column_spared
+    ),
 ]

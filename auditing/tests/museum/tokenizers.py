@@ -14,7 +14,10 @@ from tokenizers import (
 )
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+SPECIAL = {
+    f"{name}_token": f"[{name.upper()}]"
+    for name in ("pad", "unk", "cls", "sep", "mask")
+}
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 PIECES = [
     *SYLLABLES,
@@ -27,16 +30,28 @@ WHOLE_WORDS: dict[str, Any] = {"whole_word_mask": True, **ONLY_MASKS}
 def word_pieces(syllables: list[str], **names: str) -> Any:
     """BERT's word pieces: a word begins with a syllable, and `##` marks the syllables that continue
     it."""
-    pieces = [*SPECIAL.values(), *syllables, *(f"##{syllable}" for syllable in syllables)]
-    model = models.WordPiece({piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]")
+    pieces = [
+        *SPECIAL.values(),
+        *syllables,
+        *(f"##{syllable}" for syllable in syllables),
+    ]
+    model = models.WordPiece(
+        {piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]"
+    )
     return with_special_tokens(model, pre_tokenizers.Whitespace(), names)
 
 
 def metaspace_pieces(syllables: list[str]) -> Any:
     """SentencePiece's: `▁` marks the syllables that begin a word."""
-    pieces = [*SPECIAL.values(), *syllables, *(f"▁{syllable}" for syllable in syllables)]
+    pieces = [
+        *SPECIAL.values(),
+        *syllables,
+        *(f"▁{syllable}" for syllable in syllables),
+    ]
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
-    model = models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="")
+    model = models.WordPiece(
+        vocabulary, unk_token="[UNK]", continuing_subword_prefix=""
+    )
     return with_special_tokens(model, pre_tokenizers.Metaspace(), {})
 
 

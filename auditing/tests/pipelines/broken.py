@@ -15,14 +15,18 @@ OWN = ~torch.eye(SEQ_LEN, dtype=torch.bool)
 def model(forward, **attributes):
     """A subclass of `Encoder` with another `forward`."""
     return type(
-        "Encoder", (Encoder,), {"forward": forward, **attributes} if forward else attributes
+        "Encoder",
+        (Encoder,),
+        {"forward": forward, **attributes} if forward else attributes,
     )
 
 
 # Layers that expect [seq_len, batch] and get [batch, seq_len].
 batch_second = target(model(None, batch_first=False))
 # An inverted attention mask: each position attends to itself only.
-blocked_attention = target(model(lambda self, inputs: Encoder.forward(self, inputs, mask=OWN)))
+blocked_attention = target(
+    model(lambda self, inputs: Encoder.forward(self, inputs, mask=OWN))
+)
 # A causal mask left in a masked language model.
 causal = target(model(lambda self, inputs: Encoder.forward(self, inputs, mask=CAUSAL)))
 # Dropout as a function, which does not know that the model is evaluated.
@@ -30,9 +34,13 @@ dropout_in_evaluation = target(
     model(lambda self, inputs: dropout(Encoder.forward(self, inputs), 0.1))
 )
 # Positions that are made and never added.
-no_positions = target(model(lambda self, inputs: self.decoder(self.layers(self.embedding(inputs)))))
+no_positions = target(
+    model(lambda self, inputs: self.decoder(self.layers(self.embedding(inputs))))
+)
 # A softmax at the end of the model, before the one in the cross-entropy.
-softmax_twice = target(model(lambda self, inputs: Encoder.forward(self, inputs).softmax(-1)))
+softmax_twice = target(
+    model(lambda self, inputs: Encoder.forward(self, inputs).softmax(-1))
+)
 
 
 def label_in_decoder_loss(model, batch):
@@ -48,7 +56,9 @@ def learning_rate_zero_model(tokens):
     """A learning rate of 0, from a schedule that was never stepped."""
     model = plain.make_model(tokens)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    model.warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 1000))
+    model.warmup = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, step / 1000)
+    )
     return model, optimizer
 
 
@@ -82,7 +92,9 @@ def shifted(x, tokens, training):
 
 def over_all(logits, labels):
     """A loss averaged over all positions, labelled or not."""
-    return cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").mean()
+    return cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), reduction="none"
+    ).mean()
 
 
 def to_next(logits, labels):
@@ -113,7 +125,10 @@ unmasked_training = target(
 def of_windows(logits, labels):
     """The mean over windows of their means, though windows have different numbers of labels."""
     return torch.stack(
-        [mean(window[None], row[None]) for window, row in zip(logits, labels, strict=True)]
+        [
+            mean(window[None], row[None])
+            for window, row in zip(logits, labels, strict=True)
+        ]
     ).mean()
 
 
@@ -193,12 +208,20 @@ position_ids = target(batches=leaking(position_ids=lambda x, inputs: (x + 7) % S
 positions_of_lines = target(batches=leaking(position_ids=line_positions))
 # A decoder whose memory is the text before masking.
 text_in_batch = target(
-    model(lambda self, inputs, text: Encoder.forward(self, inputs, extra=self.embedding(text))),
+    model(
+        lambda self, inputs, text: Encoder.forward(
+            self, inputs, extra=self.embedding(text)
+        )
+    ),
     batches=leaking(text=lambda x, inputs: x),
 )
 # A feature of the text before masking: how often each character occurs in its window.
 extra_tensor = target(
-    batches=leaking(extra=lambda x, inputs: nn.functional.one_hot(x, D_MODEL).sum(1, True) / 10)
+    batches=leaking(
+        extra=lambda x, inputs: nn.functional.one_hot(x, D_MODEL).sum(1, True) / 10
+    )
 )
 # Attention to letters only, by the text before masking.
-attention_of_text = target(batches=leaking(src_key_padding_mask=lambda x, inputs: x < x.median()))
+attention_of_text = target(
+    batches=leaking(src_key_padding_mask=lambda x, inputs: x < x.median())
+)

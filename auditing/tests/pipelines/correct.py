@@ -14,7 +14,11 @@ def padded(rows, tokens):
     """Masked and padded rows, whose padding nobody attends to."""
     x = pad_sequence(rows, batch_first=True, padding_value=tokens.padding)
     inputs, labels = mask(x, tokens)
-    return {"inputs": inputs, "labels": labels, "src_key_padding_mask": x == tokens.padding}
+    return {
+        "inputs": inputs,
+        "labels": labels,
+        "src_key_padding_mask": x == tokens.padding,
+    }
 
 
 def of_pairs(x, tokens, training):
@@ -24,7 +28,10 @@ def of_pairs(x, tokens, training):
     others = [x[i] if i % 2 else x[i - 1] for i in range(len(x))]
     cls = x.new_tensor([tokens.cls])
     sep = x.new_tensor([tokens.sep])
-    rows = [torch.cat([cls, x[i, :a], sep, others[i][-b:], sep]) for i, (a, b) in enumerate(ends)]
+    rows = [
+        torch.cat([cls, x[i, :a], sep, others[i][-b:], sep])
+        for i, (a, b) in enumerate(ends)
+    ]
     return padded(rows, tokens)
 
 
@@ -49,7 +56,9 @@ class Packed(Encoder):
 
     def forward(self, inputs, position_ids, lines):
         apart = lines[:, :, None] != lines[:, None]
-        return super().forward(inputs, position_ids, mask=apart.repeat_interleave(N_HEADS, 0))
+        return super().forward(
+            inputs, position_ids, mask=apart.repeat_interleave(N_HEADS, 0)
+        )
 
 
 def packed_batches(ids, tokens, seed, training):
@@ -59,7 +68,11 @@ def packed_batches(ids, tokens, seed, training):
     lines = [ids[a + 1 : b + 1] for a, b in pairwise(ends) if b - a > 8]
 
     while lines:
-        order = torch.randperm(len(lines))[: 3 * BATCH] if training else torch.arange(len(lines))
+        order = (
+            torch.randperm(len(lines))[: 3 * BATCH]
+            if training
+            else torch.arange(len(lines))
+        )
         sep = ids.new_tensor([tokens.sep])
         x = torch.cat([part for i in order.tolist() for part in (lines[i], sep)])
         for rows in x[: len(x) // SEQ_LEN * SEQ_LEN].view(-1, SEQ_LEN).split(BATCH):

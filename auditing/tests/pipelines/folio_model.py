@@ -17,7 +17,12 @@ SEQ_LEN = 32
 
 def make_model(tokens):
     encoder = ModernEncoder(
-        n_tokens=tokens.n_tokens, d_model=64, n_layers=2, n_heads=4, d_ff=128, dropout=0.0
+        n_tokens=tokens.n_tokens,
+        d_model=64,
+        n_layers=2,
+        n_heads=4,
+        d_ff=128,
+        dropout=0.0,
     )
     return MaskedLanguageModel(encoder)
 

@@ -53,9 +53,12 @@ def make_batches(ids, tokens, seed, training):
     generator = torch.Generator().manual_seed(seed)
 
     for _ in range(10**9 if training else 8):
-        starts = torch.randint(len(ids) - SEQ_LEN, (BATCH,), generator=generator).tolist()
+        starts = torch.randint(
+            len(ids) - SEQ_LEN, (BATCH,), generator=generator
+        ).tolist()
         windows = [
-            [tokens.cls, *ids[start : start + SEQ_LEN].tolist(), tokens.sep] for start in starts
+            [tokens.cls, *ids[start : start + SEQ_LEN].tolist(), tokens.sep]
+            for start in starts
         ]
         yield collate([{"input_ids": window} for window in windows])
 

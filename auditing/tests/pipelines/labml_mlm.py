@@ -20,7 +20,9 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(n_tokens, D_MODEL)
         self.neighbors = nn.Conv1d(D_MODEL, D_MODEL, 5, padding=2)
         self.positions = nn.Parameter(torch.zeros(SEQ_LEN, 1, D_MODEL))
-        layer = nn.TransformerEncoderLayer(D_MODEL, 4, 128, 0.0, "gelu", norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            D_MODEL, 4, 128, 0.0, "gelu", norm_first=True
+        )
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.generator = nn.Linear(D_MODEL, n_tokens)
 
@@ -54,4 +56,6 @@ def make_batches(ids, tokens, seed, training):
 def loss_and_logits(model, batch):
     x, y, padding = batch
     logits = model(x.t()).transpose(0, 1)
-    return cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=padding), logits
+    return cross_entropy(
+        logits.flatten(0, 1), y.flatten(), ignore_index=padding
+    ), logits

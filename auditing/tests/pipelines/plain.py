@@ -24,7 +24,9 @@ class Encoder(nn.Module):
         self.positions = nn.Parameter(torch.randn(SEQ_LEN, D_MODEL) * 0.02)
         nn.init.normal_(self.embedding.weight, std=0.02)
         size = (D_MODEL, 4, 4 * D_MODEL, 0.0, "gelu")
-        layer = nn.TransformerEncoderLayer(*size, batch_first=self.batch_first, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            *size, batch_first=self.batch_first, norm_first=True
+        )
         self.layers = nn.TransformerEncoder(
             layer, 2, nn.LayerNorm(D_MODEL), enable_nested_tensor=False
         )
@@ -33,7 +35,9 @@ class Encoder(nn.Module):
     def forward(self, inputs, position_ids=None, extra=0, **attention):
         at = torch.arange(inputs.shape[1]) if position_ids is None else position_ids
         return self.decoder(
-            self.layers(self.embedding(inputs) + self.positions[at] + extra, **attention)
+            self.layers(
+                self.embedding(inputs) + self.positions[at] + extra, **attention
+            )
         )
 
 
@@ -52,7 +56,9 @@ def windows(ids, seed, training):
 def mask(x, tokens, ignored=IGNORED):
     """BERT's masks: 15% are selected; 80% of them show [MASK], 10% a random character, 10% their
     own."""
-    is_text = (x >= tokens.first_character) & (x < tokens.first_character + tokens.n_ordinary)
+    is_text = (x >= tokens.first_character) & (
+        x < tokens.first_character + tokens.n_ordinary
+    )
     selected = is_text & (torch.rand(x.shape) < 0.15)
     kind = torch.rand(x.shape)
     inputs = torch.where(selected & (kind < 0.8), tokens.mask, x)
@@ -66,7 +72,10 @@ def mean(logits, labels, **options):
 
 
 def target(
-    model=Encoder, batches=lambda x, tokens, training: mask(x, tokens), loss=mean, **functions
+    model=Encoder,
+    batches=lambda x, tokens, training: mask(x, tokens),
+    loss=mean,
+    **functions,
 ):
     """A pipeline of `model(n_tokens)`, the batches of windows x, and `loss(logits, labels)`, or of
     whole functions.
@@ -78,12 +87,19 @@ def target(
         yield from (batches(x, tokens, training) for x in windows(ids, seed, training))
 
     def loss_and_logits(model, batch):
-        given = dict(batch) if isinstance(batch, dict) else {"inputs": batch[0], "labels": batch[1]}
+        given = (
+            dict(batch)
+            if isinstance(batch, dict)
+            else {"inputs": batch[0], "labels": batch[1]}
+        )
         labels = given.pop("labels")
         logits = model(**given)
         return loss(logits, labels), logits
 
-    made = {"make_model": lambda tokens: model(tokens.n_tokens), "make_batches": make_batches}
+    made = {
+        "make_model": lambda tokens: model(tokens.n_tokens),
+        "make_batches": make_batches,
+    }
     return SimpleNamespace(**made | {"loss_and_logits": loss_and_logits} | functions)
 
 

@@ -8,7 +8,12 @@ from data.masking.units import CorpusUnits
 from data.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
-N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22  # a vocabulary of 20 characters and three special tokens
+N_CHARS, PAD, MASK, CLS = (
+    20,
+    20,
+    21,
+    22,
+)  # a vocabulary of 20 characters and three special tokens
 
 
 def generator(seed=0):
@@ -24,14 +29,20 @@ def masker_of(corpus, segmenter, **settings):
     vocabulary = Vocabulary(corpus)
     weights = torch.zeros(vocabulary.n_tokens)
     weights[: vocabulary.n_ordinary] = 1
-    corruption = Corruption(mask_token=vocabulary.mask_token, random_token_weights=weights)
+    corruption = Corruption(
+        mask_token=vocabulary.mask_token, random_token_weights=weights
+    )
     settings = {"seed": 0, "device": CPU, **settings}
-    return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(corpus)
+    return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(
+        corpus
+    )
 
 
 def units_of(*lengths_and_weights):
     lengths, weights = zip(*lengths_and_weights, strict=True)
-    ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int()
+    ids = torch.repeat_interleave(
+        torch.arange(len(lengths)), torch.tensor(lengths)
+    ).int()
     return CorpusUnits(ids, torch.tensor(weights))
 
 
@@ -47,7 +58,9 @@ class Fresh(Segmenter):
         return offsets, 1 / (1 + self.times_masked[offsets])
 
     def observe(self, offsets, losses):
-        self.times_masked = self.times_masked.index_add(0, offsets, (losses > 0).float())
+        self.times_masked = self.times_masked.index_add(
+            0, offsets, (losses > 0).float()
+        )
 
     def state_dict(self):
         return {"times_masked": self.times_masked}
@@ -63,7 +76,9 @@ def chi_square(counts, probabilities):
     possible = expected > 0
     assert counts[~possible].sum() == 0, "something impossible was drawn"
 
-    statistic = ((counts[possible] - expected[possible]) ** 2 / expected[possible]).sum()
+    statistic = (
+        (counts[possible] - expected[possible]) ** 2 / expected[possible]
+    ).sum()
     freedom = int(possible.sum()) - 1
     return float((statistic - freedom) / (2 * freedom) ** 0.5)
 

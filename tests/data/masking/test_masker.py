@@ -71,7 +71,9 @@ def test_no_mask_tokens_are_never_selected():
     batch = masked(without_2, mostly, 0.5)
     assert batch.labels.shape == (200, 25)
     assert set(batch.labels.unique().tolist()) == {1, IGNORED_LABEL}
-    assert int((batch.labels == 1).sum()) == int((mostly == 1).sum(1).clamp(max=25).sum())
+    assert int((batch.labels == 1).sum()) == int(
+        (mostly == 1).sum(1).clamp(max=25).sum()
+    )
 
     ignored = batch.positions[batch.labels == IGNORED_LABEL]
     assert (batch.inputs.flatten()[ignored] == 2).all()
@@ -82,7 +84,9 @@ def test_dynamic_masks_change_and_static_masks_stay(strategy):
     text = "some words, and other words. " * 20
     at = torch.arange(512).view(8, 64)
     for n_static, is_same in ((0, False), (len(text), True)):
-        masker, ids = masker_of(text, STRATEGIES[strategy](text), static_text_len=n_static)
+        masker, ids = masker_of(
+            text, STRATEGIES[strategy](text), static_text_len=n_static
+        )
         first = masker(ids[at], at, 0.15).inputs
         # the same window in another row of another batch
         alone = masker(ids[at[3:4]], at[3:4], 0.15).inputs

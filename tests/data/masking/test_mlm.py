@@ -17,7 +17,11 @@ def mlm(**changes):
     """An MLM after PyTorch's generator is seeded."""
     torch.manual_seed(0)
     return MLM(
-        padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS], n_tokens=N_CHARS + 3, **changes
+        padding_token=PAD,
+        mask_token=MASK,
+        no_mask_tokens=[CLS],
+        n_tokens=N_CHARS + 3,
+        **changes,
     )
 
 

@@ -5,7 +5,12 @@ from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
 from data.masking.units import Mixture, Spans
-from tests.data.masking.helpers import chi_square, generator, units_of, within_four_standard_errors
+from tests.data.masking.helpers import (
+    chi_square,
+    generator,
+    units_of,
+    within_four_standard_errors,
+)
 
 
 def test_span_lengths_follow_the_renormalized_geometric_distribution():
@@ -21,7 +26,9 @@ def test_spans_are_runs_of_whole_base_units():
     words = units_of(*[(n, 1.0) for n in (3, 5, 2, 7, 1, 4) * 10])
     offsets = torch.arange(len(words.unit_of)).expand(50, -1)
     spans, _ = Spans(words)(offsets, generator(), 0.0)
-    cut_inside = (spans[:, 1:] != spans[:, :-1]) & (words.unit_of[1:] == words.unit_of[:-1])
+    cut_inside = (spans[:, 1:] != spans[:, :-1]) & (
+        words.unit_of[1:] == words.unit_of[:-1]
+    )
     assert not cut_inside.any()
 
     runs = [torch.unique_consecutive(row, return_counts=True) for row in spans]
@@ -32,7 +39,9 @@ def test_spans_are_runs_of_whole_base_units():
 
 
 def test_spans_begin_equally_often_everywhere():
-    spans, _ = Spans(Characters())(torch.arange(64).expand(20_000, 64), generator(), 0.0)
+    spans, _ = Spans(Characters())(
+        torch.arange(64).expand(20_000, 64), generator(), 0.0
+    )
     begins = (spans != spans.roll(1, dims=1)).double().mean(0)
     # One span per window is cut short by the one that it meets, so spans begin a little more often
     # than 1 / 3.797.
@@ -88,7 +97,9 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
 
 def order_of(segmenter, offsets):
     units, weights = segmenter(offsets, generator(), 0.0)
-    return sampling_order(units, weights, torch.rand(offsets.shape, generator=generator(1)))
+    return sampling_order(
+        units, weights, torch.rand(offsets.shape, generator=generator(1))
+    )
 
 
 def test_the_first_column_of_a_unit():
@@ -96,7 +107,12 @@ def test_the_first_column_of_a_unit():
     units = torch.tensor(
         [[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3], [1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]]
     )
-    columns = [[0, 0, 2, 3, 3, 3], [0, 1, 1, 1, 4, 4], [4, 1, 1, 1, 4, 4], [0, 0, 0, 0, 0, 0]]
+    columns = [
+        [0, 0, 2, 3, 3, 3],
+        [0, 1, 1, 1, 4, 4],
+        [4, 1, 1, 1, 4, 4],
+        [0, 0, 0, 0, 0, 0],
+    ]
     assert first_columns(units).tolist() == columns
 
 
@@ -122,7 +138,9 @@ def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
 
 @pytest.mark.parametrize("weight", [0.0, -0.0, -1.0, float("nan")])
 def test_a_unit_without_a_positive_weight_is_never_taken(weight):
-    order, times = order_of(units_of((4, weight), (4, 1.0)), torch.arange(8).expand(100, 8))
+    order, times = order_of(
+        units_of((4, weight), (4, 1.0)), torch.arange(8).expand(100, 8)
+    )
     assert (order[:, :4] >= 4).all()
     assert times[:, :4].isfinite().all()
     assert times[:, 4:].isinf().all()
@@ -130,10 +148,16 @@ def test_a_unit_without_a_positive_weight_is_never_taken(weight):
 
 @pytest.mark.parametrize(
     ("segmenter", "seq_len", "n_masked"),
-    [(Spans(Characters()), 32, 5), (Spans(Characters()), 64, 10), (units_of((5, 1.0)), 5, 2)],
+    [
+        (Spans(Characters()), 32, 5),
+        (Spans(Characters()), 64, 10),
+        (units_of((5, 1.0)), 5, 2),
+    ],
     ids=["spans in 32", "spans in 64", "one unit"],
 )
-def test_spans_of_characters_hide_every_column_equally_often(segmenter, seq_len, n_masked):
+def test_spans_of_characters_hide_every_column_equally_often(
+    segmenter, seq_len, n_masked
+):
     """And so does a unit that is longer than the budget."""
     order, _ = order_of(segmenter, torch.arange(seq_len).expand(20_000, seq_len))
     for count in torch.bincount(order[:, :n_masked].flatten()).tolist():

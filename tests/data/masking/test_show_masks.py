@@ -13,7 +13,9 @@ def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, printed):
     assert (tmp_path / "masks.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpus_file, printed):
+def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(
+    corpus_file, printed
+):
     shown = printed(
         main, "--corpus", corpus_file, "--strategy", "whole_word", "--masking-prob", 0.5
     )
@@ -37,7 +39,14 @@ def test_control_characters_of_the_text_are_escaped(tmp_path, printed):
         ["--strategy", "nonsense"],
         ["--masking-prob", "2"],
         ["--seed", "99999999999999999999"],
-        ["--corpus", "play", "--strategy", "random", "--png", "Makefile/masks.png"],  # not a folder
+        [
+            "--corpus",
+            "play",
+            "--strategy",
+            "random",
+            "--png",
+            "Makefile/masks.png",
+        ],  # not a folder
     ],
 )
 def test_wrong_input_ends_with_one_line_and_exit_code_2(arguments, capsys):

@@ -31,7 +31,20 @@ def weight_of(segmenter, text):
 
 def test_whole_words_with_their_apostrophes():
     segmenter = STRATEGIES["whole_word"](TEXT)
-    expected = ["ROMEO", ":", "\n", "But", " ", "soft", ",", " ", "what", " ", "light", " "]
+    expected = [
+        "ROMEO",
+        ":",
+        "\n",
+        "But",
+        " ",
+        "soft",
+        ",",
+        " ",
+        "what",
+        " ",
+        "light",
+        " ",
+    ]
     assert pieces(segmenter, TEXT)[:12] == expected
     assert set(weight_of(segmenter, TEXT).values()) == {1.0}
     assert cut("we'll go, know't") == ["we'll", " ", "go", ",", " ", "know't"]
@@ -40,7 +53,9 @@ def test_whole_words_with_their_apostrophes():
 ROSES = "a rose is a rose, a thorn"
 # 1 / sqrt(frequency)
 OF_ROSES = {"thorn": 1.0, "rose": 2**-0.5, "a": 3**-0.5, " ": ROSES.count(" ") ** -0.5}
-PHRASES = "the old king sleeps, and brave soldiers of France march home again tonight slowly"
+PHRASES = (
+    "the old king sleeps, and brave soldiers of France march home again tonight slowly"
+)
 OF_PHRASES = {
     "old king sleeps": 2.0,
     "brave soldiers": 2.0,
@@ -79,7 +94,9 @@ PREDICTABLE = {
 @pytest.mark.parametrize("text", PREDICTABLE.values(), ids=PREDICTABLE)
 def test_contextual_hides_predictable_text_too(text):
     masker, ids = masker_of(text, STRATEGIES["contextual"](text))
-    offsets = torch.randint(len(ids) - 128, (200, 1), generator=generator()) + torch.arange(128)
+    offsets = torch.randint(
+        len(ids) - 128, (200, 1), generator=generator()
+    ) + torch.arange(128)
     assert (masker(ids[offsets], offsets, 0.15).labels != IGNORED_LABEL).all()
 
 
@@ -113,7 +130,9 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     assert batch.positions.shape == (3, n_masked_in(len(ids), masking_prob))
     assert (batch.positions // len(ids) == torch.arange(3)[:, None]).all()
     assert batch.positions.unique().numel() == batch.positions.numel()
-    assert torch.equal(batch.labels, ids[batch.offsets])  # every strategy can hide every character
+    assert torch.equal(
+        batch.labels, ids[batch.offsets]
+    )  # every strategy can hide every character
 
     restored = batch.inputs.flatten().index_put((batch.positions,), batch.labels)
     assert torch.equal(restored, tokens.flatten())  # no other character is changed
@@ -138,8 +157,14 @@ CASES = {
         "ROMEO:\nGo.\n\nLines of verse that follow an empty one are longer:\nGo.\n\n",
         ["ROMEO"],
     ),
-    "no contractions, and no words that occur in lower case": (CONTRACTIONS, ["ROMEO", "Tybalt"]),
-    "words that are not names, inside a name": (KINGS, ["France", "King Edward", "King Edward"]),
+    "no contractions, and no words that occur in lower case": (
+        CONTRACTIONS,
+        ["ROMEO", "Tybalt"],
+    ),
+    "words that are not names, inside a name": (
+        KINGS,
+        ["France", "King Edward", "King Edward"],
+    ),
     "line ends of Windows": (
         "ROMEO:\r\nGo.\r\n\r\nNURSE:\r\nGo, Romeo.\r\n",
         ["ROMEO", "NURSE", "Romeo"],
@@ -160,7 +185,10 @@ def test_names(text, names):
 
 def test_the_names_of_tiny_shakespeare(shakespeare):
     names = Counter(names_in(shakespeare))
-    assert not {"I'll", "I", "Come", "Let", "All", "And", "Sir", "What", "But"} & names.keys()
+    assert (
+        not {"I'll", "I", "Come", "Let", "All", "And", "Sir", "What", "But"}
+        & names.keys()
+    )
 
     expected = [
         "Romeo",
@@ -191,4 +219,8 @@ def test_tf_idf_is_high_for_words_of_few_speeches():
 
 def test_a_collocation_may_end_the_text_and_a_text_without_ngrams_has_none():
     assert collocations([]) == collocations(["one"]) == set()
-    assert joined(["a", " ", "kith", " ", "kin"], {("kith", "kin")}) == ["a", " ", "kith kin"]
+    assert joined(["a", " ", "kith", " ", "kin"], {("kith", "kin")}) == [
+        "a",
+        " ",
+        "kith kin",
+    ]

@@ -76,10 +76,14 @@ def test_units_hold_whole_words(name, kind):
 def test_every_window_hides_the_same_number_of_tokens(name, kind):
     configs = masking(VOCABULARIES[kind])
     if name == "mixture":
-        configs.masking.mixture = [{"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}]
+        configs.masking.mixture = [
+            {"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}
+        ]
     configs.masking.strategy = name
     ids = configs.data.training_ids
-    offsets = torch.randint(len(ids) - 64, (50, 1), generator=generator()) + torch.arange(64)
+    offsets = torch.randint(
+        len(ids) - 64, (50, 1), generator=generator()
+    ) + torch.arange(64)
     batch = configs.masking.strategy(ids[offsets], offsets, 0.3)
 
     assert batch.positions.shape == (50, n_masked_in(64, 0.3))
@@ -129,7 +133,9 @@ def test_segmenters_of_ours_are_kept():
     assert isinstance(on_tokens(Characters(), char_of), Characters)
 
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
-    mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
+    mixed = on_tokens(
+        Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of
+    )
     mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
     assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
 
@@ -137,10 +143,15 @@ def test_segmenters_of_ours_are_kept():
     assert units.tolist() == [[0, 2, 2]]
 
 
-STORED = play()[:50_000] + "\n\nROMEO:\nWhat says my lord Romeo now of love and Romeo?\n" * 20
+STORED = (
+    play()[:50_000]
+    + "\n\nROMEO:\nWhat says my lord Romeo now of love and Romeo?\n" * 20
+)
 CHARACTERS = Vocabulary(STORED)
 STORED_IDS = CHARACTERS.encode(STORED).to(torch.uint8)
-STARTS = torch.randint(MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=generator())
+STARTS = torch.randint(
+    MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=generator()
+)
 OFFSETS = STARTS + torch.arange(192)
 
 
@@ -153,14 +164,18 @@ def draw(segmenter):
     return segmenter(OFFSETS, generator(), 0.0)
 
 
-@pytest.mark.parametrize("name", ["whole_word", "entity", "frequency", "syntax", "contextual"])
+@pytest.mark.parametrize(
+    "name", ["whole_word", "entity", "frequency", "syntax", "contextual"]
+)
 def test_windows_are_cut_as_the_whole_text_is(name):
     whole = STRATEGIES[name](STORED)
     assert isinstance(whole, CorpusUnits)
 
     units, weights = draw(for_stored_text(whole, STORED_IDS, CHARACTERS))
     expected, expected_weights = draw(whole)
-    inside = slice(8, -8)  # the window's ends may cut a phrase that is longer than the margin
+    inside = slice(
+        8, -8
+    )  # the window's ends may cut a phrase that is longer than the margin
     assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
 
     if name != "contextual":  # the whole text leaves out the occurrence itself
@@ -182,5 +197,7 @@ def test_what_needs_the_whole_text_is_refused_with_its_size():
         torch.arange(len(STORED), dtype=torch.int32), torch.ones(len(STORED))
     )
     for refused in (STRATEGIES["adaptive"](STORED), without_rule):
-        with pytest.raises(CorpusError, match=r"needs the whole text in memory, at least .* MB"):
+        with pytest.raises(
+            CorpusError, match=r"needs the whole text in memory, at least .* MB"
+        ):
             for_stored_text(refused, STORED_IDS, CHARACTERS)

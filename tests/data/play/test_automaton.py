@@ -58,6 +58,9 @@ def test_states_with_different_descriptions_are_not_merged():
 
 def test_a_chain_without_convergence_is_an_error():
     two = Automaton("ab", ({1: 1.0}, {0: 1.0}))
-    assert two.stationary().tolist() == [0.5, 0.5]  # the iteration begins with this distribution
+    assert two.stationary().tolist() == [
+        0.5,
+        0.5,
+    ]  # the iteration begins with this distribution
     with pytest.raises(ArithmeticError, match="does not converge"):
         Automaton("abc", ({1: 1.0}, {0: 1.0}, {0: 1.0})).stationary(max_steps=1_000)

@@ -23,15 +23,21 @@ def test_the_rate_of_words_is_their_entropy_per_character():
 def test_the_rate_does_not_depend_on_hidden_choices():
     """The first t belongs to `ta` or to `te`, which the text does not show before the next
     character."""
-    hidden = Automaton("ttae ", ({2: 1.0}, {3: 1.0}, {4: 1.0}, {4: 1.0}, {0: 0.3, 1: 0.6, 4: 0.1}))
-    shown = Automaton("tae ", ({1: 1 / 3, 2: 2 / 3}, {3: 1.0}, {3: 1.0}, {0: 0.9, 3: 0.1}))
+    hidden = Automaton(
+        "ttae ", ({2: 1.0}, {3: 1.0}, {4: 1.0}, {4: 1.0}, {0: 0.3, 1: 0.6, 4: 0.1})
+    )
+    shown = Automaton(
+        "tae ", ({1: 1 / 3, 2: 2 / 3}, {3: 1.0}, {3: 1.0}, {0: 0.9, 3: 0.1})
+    )
 
     assert entropy_rate(hidden) == pytest.approx(entropy_rate(shown), abs=1e-12)
 
 
 def test_beliefs_that_do_not_close_are_an_error():
     """Both states can write any number of a, and each a changes their probabilities."""
-    never_sure = Automaton("baa", ({1: 0.5, 2: 0.5}, {1: 0.9, 0: 0.1}, {2: 0.6, 0: 0.4}))
+    never_sure = Automaton(
+        "baa", ({1: 0.5, 2: 0.5}, {1: 0.9, 0: 0.1}, {2: 0.6, 0: 0.4})
+    )
     with pytest.raises(ArithmeticError, match="do not close: there are more than 50"):
         determinized(never_sure, max_beliefs=50)
 

@@ -83,7 +83,9 @@ def test_losses_are_those_of_the_true_characters_at_masked_positions():
     truth = posteriors[torch.arange(30), windows[masked]]
     losses = Floor(automaton).losses(windows, masked)
 
-    assert losses.equal(torch.zeros(10, 6).double().masked_scatter(masked, -truth.log()))
+    assert losses.equal(
+        torch.zeros(10, 6).double().masked_scatter(masked, -truth.log())
+    )
 
 
 def test_an_impossible_text_has_the_probability_0_and_no_losses():
@@ -92,7 +94,11 @@ def test_an_impossible_text_has_the_probability_0_and_no_losses():
     # id 3 is a foreign character
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 0, 1]])
 
-    assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
+    assert Floor(automaton).log_probability(texts).isfinite().tolist() == [
+        False,
+        True,
+        False,
+    ]
     with pytest.raises(ValueError, match="cannot generate this text"):
         Floor(automaton).losses(texts[:1], torch.zeros(1, 5).bool())
 
@@ -107,11 +113,15 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     written = torch.tensor([automaton.alphabet.index(c) for c in automaton.characters])
     states = torch.tensor(list(product(range(5), repeat=5)))
     fitting = states[((shown == written[states]) | (shown == MASK)).all(1)]
-    weights = Floor(replace(automaton, characters="01234")).log_probability(fitting).exp()
+    weights = (
+        Floor(replace(automaton, characters="01234")).log_probability(fitting).exp()
+    )
     expected = torch.zeros(5, 3).double()  # of none, x, and y
     for state, value in enumerate(values):
         column = [None, "x", "y"].index(value)
-        expected[:, column] += ((fitting == state) * weights[:, None]).sum(0) / weights.sum()
+        expected[:, column] += ((fitting == state) * weights[:, None]).sum(
+            0
+        ) / weights.sum()
 
     floor = Floor(described)
 
@@ -138,8 +148,13 @@ def losses_of(automaton, other, n_windows, seed):
     another one."""
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * n_windows, seed))
     windows = ids.view(n_windows, 64)
-    scored = torch.rand(windows.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
-    return [Floor(each).losses(windows, scored).sum(1).numpy() for each in (automaton, other)]
+    scored = (
+        torch.rand(windows.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
+    )
+    return [
+        Floor(each).losses(windows, scored).sum(1).numpy()
+        for each in (automaton, other)
+    ]
 
 
 def test_the_play_is_worth_learning():
@@ -155,9 +170,14 @@ def test_the_play_is_worth_learning():
     assert floor.n_chars == vocabulary.n_ordinary
 
     training = vocabulary.encode(play.training).numpy()
-    counting = count(training, windows.numpy(), masked.numpy(), floor.n_chars).losses.mean()
+    counting = count(
+        training, windows.numpy(), masked.numpy(), floor.n_chars
+    ).losses.mean()
     long = floor.losses(windows, masked).sum() / masked.sum()
-    short = floor.losses(windows.reshape(-1, 32), masked.reshape(-1, 32)).sum() / masked.sum()
+    short = (
+        floor.losses(windows.reshape(-1, 32), masked.reshape(-1, 32)).sum()
+        / masked.sum()
+    )
 
     assert 0.5 <= long <= counting - 0.25
     assert long <= short - 0.03

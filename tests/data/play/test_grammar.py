@@ -64,7 +64,9 @@ def test_characters_are_as_frequent_as_the_stationary_distribution_says(text):
     for i, character in enumerate(grammar().alphabet):
         expected = stationary[[c == character for c in grammar().characters]].sum()
         shares = (ids == i).view(10, -1).double().mean(1)
-        assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, character
+        assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, (
+            character
+        )
 
 
 def speeches(text):
@@ -73,7 +75,9 @@ def speeches(text):
 
 def test_a_question_word_announces_a_question_mark_and_the_next_speech_answers(text):
     spoken = speeches(text)
-    asked = [(i, speech) for i, (_, speech) in enumerate(spoken[:-1]) if speech.endswith("?")]
+    asked = [
+        (i, speech) for i, (_, speech) in enumerate(spoken[:-1]) if speech.endswith("?")
+    ]
 
     assert len(asked) > 100
 
@@ -120,7 +124,9 @@ def test_states_know_the_distinctions_of_the_grammar():
 
     def most_probable(distinction):
         values = floor.values(distinction)
-        return [values[i] for i in floor.beliefs(ids, everywhere, distinction).argmax(1)]
+        return [
+            values[i] for i in floor.beliefs(ids, everywhere, distinction).argmax(1)
+        ]
 
     word = most_probable("word")
     topic = most_probable("topic")

@@ -24,7 +24,9 @@ def test_witten_bell_by_hand():
     frequency_of_b = (2 + 0.5) / (6 + 0.5 * 3)
     after_a = (2 + 2 * frequency_of_b) / (3 + 2)
 
-    assert np.exp(-result.losses) == pytest.approx([after_a, frequency_of_a, frequency_of_b])
+    assert np.exp(-result.losses) == pytest.approx(
+        [after_a, frequency_of_a, frequency_of_b]
+    )
     assert result.correct.tolist() == [True, True, False]
 
 
@@ -40,12 +42,16 @@ def test_masked_neighbors_and_other_windows_are_not_used():
     other[1, 1:] = 1  # the other window
     after = count(training, other, masked, n_chars).losses
 
-    assert after[0] == before[0]  # position 5, next to the changed position 6, which is masked
+    assert (
+        after[0] == before[0]
+    )  # position 5, next to the changed position 6, which is masked
     assert after[2] == before[2]  # position 31 of window 0, next to window 1
 
 
 @given(
-    seed=st.integers(0, 1_000), rate=st.floats(0.05, 1.0), n_characters=st.sampled_from([3, 6, 700])
+    seed=st.integers(0, 1_000),
+    rate=st.floats(0.05, 1.0),
+    n_characters=st.sampled_from([3, 6, 700]),
 )
 def test_contexts_that_were_never_seen_give_finite_losses(seed, rate, n_characters):
     """For any size of the alphabet."""

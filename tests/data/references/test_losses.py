@@ -12,7 +12,9 @@ from data.references.losses import cached_losses, mean_loss, unigram_loss, windo
 from data.references.process import References
 from data.vocabulary import Vocabulary
 
-COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent characters
+COINS = Automaton(
+    "ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75})
+)  # independent characters
 KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
 
@@ -24,8 +26,12 @@ def coins(empty_cache):
 
 def unigram_of(corpus):
     vocabulary = Vocabulary(corpus.counts)
-    training = vocabulary.encode(corpus.training).bincount(minlength=vocabulary.n_ordinary)
-    validation = vocabulary.encode(corpus.validation).bincount(minlength=vocabulary.n_ordinary)
+    training = vocabulary.encode(corpus.training).bincount(
+        minlength=vocabulary.n_ordinary
+    )
+    validation = vocabulary.encode(corpus.validation).bincount(
+        minlength=vocabulary.n_ordinary
+    )
     return unigram_loss(training, validation)
 
 
@@ -58,7 +64,9 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
 
     first = window_losses(coins)
     with monkeypatch.context() as patch:
-        patch.setattr(reference_losses, "_count", None)  # would be called to compute them
+        patch.setattr(
+            reference_losses, "_count", None
+        )  # would be called to compute them
         again = window_losses(coins)
 
     assert np.array_equal(again["counting"], first["counting"])
@@ -82,7 +90,9 @@ def test_a_cache_that_cannot_be_written_does_no_harm(coins, empty_cache):
 
 
 @pytest.mark.parametrize("length", [2_551, 5_110])
-def test_a_text_with_one_validation_window_has_finite_reference_losses(length, empty_cache):
+def test_a_text_with_one_validation_window_has_finite_reference_losses(
+    length, empty_cache
+):
     short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
     for losses in window_losses(short).values():
         assert losses.shape == (1,)

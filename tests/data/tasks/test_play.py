@@ -68,7 +68,9 @@ def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
 
 def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task, of_report):
     other = of_report(task.name, SELECTION)
-    parts = [set(long_texts(part)) for part in (task.pool, task.test, other.pool, other.test)]
+    parts = [
+        set(long_texts(part)) for part in (task.pool, task.test, other.pool, other.test)
+    ]
 
     assert sum(map(len, parts)) == len(set.union(*parts))
 
@@ -82,7 +84,9 @@ def check_calibrated(posterior, is_right, ceiling):
     for part in (np.ones_like(surest), surest, ~surest):
         if part.any():
             error = np.sqrt((posterior * (1 - posterior))[part].sum()) / part.sum()
-            assert abs(is_right[part].mean() - posterior[part].mean()) < 3.5 * error + 1e-9
+            assert (
+                abs(is_right[part].mean() - posterior[part].mean()) < 3.5 * error + 1e-9
+            )
 
 
 def first_texts(task):
@@ -103,8 +107,12 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report
     assert np.mean(right) == pytest.approx(task.ceiling(), abs=0.003)
 
 
-@pytest.mark.parametrize(("name", "distinction"), [("topic", "topic"), ("play_speaker", "speaker")])
-def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report, name, distinction):
+@pytest.mark.parametrize(
+    ("name", "distinction"), [("topic", "topic"), ("play_speaker", "speaker")]
+)
+def test_the_exact_posterior_of_speeches_reaches_the_ceiling(
+    of_report, name, distinction
+):
     task = of_report(name)
     values = np.array(tasks.floor().values(distinction))
     best, guess = tasks.beliefs_about_speeches(distinction, first_texts(task)).max(1)

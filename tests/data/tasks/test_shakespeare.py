@@ -18,7 +18,9 @@ def tasks(shakespeare):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespeare, tasks, name):
+def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(
+    shakespeare, tasks, name
+):
     task = tasks[name]
     if name == "capitals":
         shakespeare = shakespeare.lower()
@@ -33,7 +35,9 @@ def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespe
 
     assert all(example.texts[0] in training for example in task.pool)
     assert all(example.texts[0] in validation for example in task.test)
-    assert not {example.texts for example in task.pool} & {example.texts for example in task.test}
+    assert not {example.texts for example in task.pool} & {
+        example.texts for example in task.test
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,21 +51,30 @@ def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
 
 
 def speeches(names, n, end="\n"):
-    return "".join(f"{names[i % len(names)]}:{end}I say {i % n}.{end}{end}" for i in range(1_000))
+    return "".join(
+        f"{names[i % len(names)]}:{end}I say {i % n}.{end}{end}" for i in range(1_000)
+    )
 
 
 def test_the_speakers_of_a_text_with_other_line_ends_are_found(tmp_path):
-    task = speaker(REPORT, str(written(tmp_path / "play.txt", speeches("ABC", 10**6, "\r\n"))))
+    task = speaker(
+        REPORT, str(written(tmp_path / "play.txt", speeches("ABC", 10**6, "\r\n")))
+    )
     assert (task.labels, task.pool[0].texts[0][:6]) == (["A", "B", "C"], "I say ")
 
 
-FEW = "A:\nOne.\n\nB:\nTwo.\n\n" + "No speech. " * 100 + "\n\nA:\nThree.\n\nB:\nFour.\n\n"
+FEW = (
+    "A:\nOne.\n\nB:\nTwo.\n\n" + "No speech. " * 100 + "\n\nA:\nThree.\n\nB:\nFour.\n\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FEW, "has 2 speeches to learn from, and 2 others for the test: at least 5 and 1"),
+        (
+            FEW,
+            "has 2 speeches to learn from, and 2 others for the test: at least 5 and 1",
+        ),
         (speeches("AB", 10), "and 0 others for the test"),
     ],
 )

@@ -63,7 +63,9 @@ def test_pairs_of_texts_stay_apart(tmp_path):
 
 
 def test_characters_have_labels(tmp_path):
-    task = table(tmp_path, "text,labels", *rows_of_each_label("a{i}{label},x{label}z", 10))
+    task = table(
+        tmp_path, "text,labels", *rows_of_each_label("a{i}{label},x{label}z", 10)
+    )
     assert (task.kind, task.labels) == (CHARACTER, ["x", "y", "z"])
     assert task.pool[1] == Example(("a0y",), ("x", "y", "z"))
     assert (len(task.pool), len(task.test)) == (14, 6)
@@ -108,7 +110,10 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
         ("text,labels\nab,xy\n", "has 0 different training texts: 5 are needed"),
         ("text,labels\nab,x\n", "row 1 of .* one character per character"),
         ("text,label\na,x\nb,x\nc,y\n", "2 of 2 labels .* such as 'x' with 1"),
-        (f"text,label\n{SCORES}", "20 of 20 labels .* such as '0.0' with 0: .* into classes"),
+        (
+            f"text,label\n{SCORES}",
+            "20 of 20 labels .* such as '0.0' with 0: .* into classes",
+        ),
         (f"text,label\n{ONE_LABEL}", "two labels are needed"),
     ],
 )

@@ -20,7 +20,11 @@ from tests.conftest import in_files, limited, one_line
 TEXT = play(300_000)
 VOCABULARY = Vocabulary(TEXT)
 N_TRAINING = int(len(TEXT) * 0.9)
-N_CHARS = [100_000, 100_000, N_TRAINING - 200_000]  # for training, of each of three files
+N_CHARS = [
+    100_000,
+    100_000,
+    N_TRAINING - 200_000,
+]  # for training, of each of three files
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +95,10 @@ def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypa
 
 def test_a_full_disk_gives_one_line_and_the_next_call_continues(text, tmp_path):
     loaded = load_corpus(str(text))
-    with limited(resource.RLIMIT_FSIZE, 100_000), one_line(CorpusError, "cannot convert the text"):
+    with (
+        limited(resource.RLIMIT_FSIZE, 100_000),
+        one_line(CorpusError, "cannot convert the text"),
+    ):
         loaded.stored.tokenized(VOCABULARY)
 
     check_training_ids(loaded.stored)
@@ -130,7 +137,9 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     check_training_ids(loaded.stored)
     os.utime(text / "001.txt")  # a new time, the same content
     with monkeypatch.context() as patch:
-        patch.setattr("data.text.conversion.read_blocks", None)  # would be called to convert
+        patch.setattr(
+            "data.text.conversion.read_blocks", None
+        )  # would be called to convert
         patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
         assert again.sha256 == loaded.sha256

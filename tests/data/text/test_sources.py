@@ -66,10 +66,15 @@ def both_parts(texts, n_training):
     return training, validation
 
 
-@pytest.mark.parametrize("write", [lambda path: written(path, TEXT), write_gzip, write_folder])
+@pytest.mark.parametrize(
+    "write", [lambda path: written(path, TEXT), write_gzip, write_folder]
+)
 def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
-    texts = ["".join(block.text for block in read_blocks(file)) for file in loaded.stored.files]
+    texts = [
+        "".join(block.text for block in read_blocks(file))
+        for file in loaded.stored.files
+    ]
     training, validation = both_parts(texts, loaded.stored.n_training)
 
     assert Counter(training + validation) == Counter(TEXT) == loaded.counts
@@ -77,7 +82,10 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
 
     for vocabulary in (Vocabulary(TEXT), ByteVocabulary()):
         tokens = loaded.stored.tokenized(vocabulary)
-        for part, text in ((tokens.training, training), (tokens.validation, validation)):
+        for part, text in (
+            (tokens.training, training),
+            (tokens.validation, validation),
+        ):
             expected = vocabulary.encode(text)
             assert part.ids.dtype == torch.uint8
             assert torch.equal(part.ids.long(), expected)
@@ -120,7 +128,9 @@ def test_copies_of_rows_are_left_out_and_counted(tmp_path):
     for reading in (["reading 1 of 1 files"], []):
         said = []
         loaded = load_corpus(str(path), said.append)
-        assert loaded.training + loaded.validation == heading + document + heading + rest
+        assert (
+            loaded.training + loaded.validation == heading + document + heading + rest
+        )
         assert [line.split(" (")[0] for line in said[:-1]] == reading
         assert said[-1].startswith("leaving out 2 rows of Parquet files")
 
@@ -175,8 +185,16 @@ NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
         ("txt", b"", "is empty: remove it"),
         ("txt", b"\x7fELF" + bytes(100), "is a binary file"),
         ("txt", b"x" * 25_000 + b"caf\xe9", "is not UTF-8 text (byte 25003)"),
-        ("txt", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
-        ("txt", lambda path: path.symlink_to(path.parent), "leads back to a folder above it"),
+        (
+            "txt",
+            lambda path: path.symlink_to(path),
+            "Too many levels of symbolic links",
+        ),
+        (
+            "txt",
+            lambda path: path.symlink_to(path.parent),
+            "leads back to a folder above it",
+        ),
         ("txt", os.mkfifo, "is not a regular file"),
         ("txt", lambda path: path.symlink_to("nowhere"), "No such file"),
         ("gz", GZIP[:-1_000], "ended before the end-of-stream marker"),
@@ -192,7 +210,9 @@ NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_in_one_line(suffix, content, message, tmp_path):
+def test_a_file_that_cannot_be_used_is_named_in_one_line(
+    suffix, content, message, tmp_path
+):
     path = tmp_path / "texts" / f"z bad.{suffix}"
     path.parent.mkdir()
     written(path.parent / "good.txt", TEXT)

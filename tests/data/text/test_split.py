@@ -35,7 +35,10 @@ def folder(tmp_path, empty_cache):
     ("sizes", "expected"),
     [
         ([1_005], [904]),  # one file: its first 90%
-        ([10] * 15, [10] * 13 + [0, 0]),  # the border is inside a file, which is not cut
+        (
+            [10] * 15,
+            [10] * 13 + [0, 0],
+        ),  # the border is inside a file, which is not cut
         ([100, 10], [99, 0]),  # but one with more than a tenth is
         ([1, 1, 900, 1], [1, 1, 810, 0]),
     ],
@@ -106,7 +109,9 @@ def windows_of(folder, seq_len, weights, within_documents):
 @pytest.mark.parametrize("within_documents", [False, True])
 def test_weights_are_the_shares_of_the_windows(folder, within_documents):
     data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], within_documents)
-    texts = [data.vocabulary.decode(window) for window in data.windows.draw(4_000, 32).tokens]
+    texts = [
+        data.vocabulary.decode(window) for window in data.windows.draw(4_000, 32).tokens
+    ]
     of_code = [text for text in texts if "cä" in text]
 
     # no window crosses the border of folders
@@ -121,7 +126,9 @@ def test_weights_are_the_shares_of_the_windows(folder, within_documents):
 
 
 WRONG = {
-    "data.weights must name each folder of .* once: it has 'books', 'code'": [{"books": 1}],
+    "data.weights must name each folder of .* once: it has 'books', 'code'": [
+        {"books": 1}
+    ],
     "data.weights: books=-1 must be a number": [{"books": -1}, {"code": 2}],
     "data.weights is not of the form": ["books:2", "code:1"],
     "data.weights: the shares must not all be 0": [{"books": 0}, {"code": 0}],

@@ -9,7 +9,11 @@ from tokenizers.pre_tokenizers import FixedLength
 from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 
-WORDS = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "[UNK]": 2}, "unk_token": "[UNK]"}
+WORDS = {
+    "type": "WordLevel",
+    "vocab": {"a": 0, "b": 1, "[UNK]": 2},
+    "unk_token": "[UNK]",
+}
 
 
 def bpe_model(tokens, merge, prefix=None):
@@ -21,9 +25,15 @@ def bpe_model(tokens, merge, prefix=None):
 CHARSMAP = base64.b64encode(b"\x04\0\0\0abcdefgh").decode()
 BROKEN = {
     "while it encodes": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
-    "in its normalizer": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}},
-    "as it loads": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}},
-    "while it decodes": {"decoder": {"type": "Strip", "content": "a", "start": 3, "stop": 3}},
+    "in its normalizer": {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}
+    },
+    "as it loads": {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}
+    },
+    "while it decodes": {
+        "decoder": {"type": "Strip", "content": "a", "start": 3, "stop": 3}
+    },
     "merge of an unknown token": {"model": bpe_model(["a"], ["a", "c"])},
     "merge into an unknown token": {"model": bpe_model(["a", "b"], ["a", "b"])},
     "merge inside a character": {"model": bpe_model(["a", "é", "aé"], ["a", "é"], "#")},

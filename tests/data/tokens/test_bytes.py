@@ -9,7 +9,9 @@ from data.masking.words import WORD
 from tests.data.tokens.test_subwords import BPE, BYTES
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
-each_vocabulary = pytest.mark.parametrize("vocabulary", [BYTES, BPE], ids=["bytes", "bpe"])
+each_vocabulary = pytest.mark.parametrize(
+    "vocabulary", [BYTES, BPE], ids=["bytes", "bpe"]
+)
 
 
 @each_vocabulary
@@ -42,14 +44,18 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
         if begin and char_of_byte[begin - 1] == first:
             assert offset == first  # it begins inside a character
         else:
-            visible = [char for char in char_of_byte[begin:end] if not text[char].isspace()]
+            visible = [
+                char for char in char_of_byte[begin:end] if not text[char].isspace()
+            ]
             assert offset == [*visible, first][0]
         begin = end
 
 
 def test_offsets_fit_the_text_of_broken_utf8():
     # a, two thirds of a character, b, no UTF-8, é
-    text, offsets = BYTES.text_of(torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9]), "")
+    text, offsets = BYTES.text_of(
+        torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9]), ""
+    )
     assert text == "a\ufffd\ufffdb\ufffdé"
     assert offsets.tolist() == [0, 1, 2, 3, 4, 5, 5]
 

@@ -15,7 +15,9 @@ from tests.data.tokens.test_subwords import BPE, BYTES, TEXT
 CHARACTERS = Vocabulary("abc", ("[PAD]", "[MASK]", "[UNK]"))
 
 
-@pytest.mark.parametrize("vocabulary", [CHARACTERS, BYTES, BPE], ids=["characters", "bytes", "bpe"])
+@pytest.mark.parametrize(
+    "vocabulary", [CHARACTERS, BYTES, BPE], ids=["characters", "bytes", "bpe"]
+)
 def test_a_saved_vocabulary_is_the_same(vocabulary):
     again = load_vocabulary(json.loads(json.dumps(vocabulary.description())))
     assert type(again) is type(vocabulary)

@@ -18,7 +18,10 @@ class Syllables:
 
     def encode(self, text):
         pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
-        return [self.tokens.index(piece.encode() if "é" in piece else piece) for piece in pieces]
+        return [
+            self.tokens.index(piece.encode() if "é" in piece else piece)
+            for piece in pieces
+        ]
 
 
 def returning(ids):
@@ -41,7 +44,9 @@ def test_a_users_tokenizer_needs_its_tokens_and_encode():
     assert torch.equal(again.encode("abba"), vocabulary.encode("abba"))
 
 
-@pytest.mark.parametrize("tokens", [[], ["a", "a"], ["a", "[MASK]"], ["a", 1], ["a", b"a"]])
+@pytest.mark.parametrize(
+    "tokens", [[], ["a", "a"], ["a", "[MASK]"], ["a", 1], ["a", b"a"]]
+)
 def test_tokens_that_are_no_vocabulary_are_refused(tokens):
     with pytest.raises(TokensError, match=r"^data\.tokens"):
         CustomVocabulary(Syllables(tokens), SOURCE)

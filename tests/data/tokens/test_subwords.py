@@ -97,7 +97,11 @@ def test_special_names_in_the_text_are_text():
 def test_a_text_that_a_tokenizer_cannot_read_is_refused(words, text, message):
     vocab = {word: i for i, word in enumerate(words)}
     model = {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}
-    content = {"added_tokens": [], "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+    content = {
+        "added_tokens": [],
+        "model": model,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+    }
 
     with pytest.raises(TokensError, match=message):
         SubwordVocabulary(renumbered(content)).encode(text)
