@@ -108,9 +108,9 @@ class NgramEmbedding(nn.Module):
             mask.unsqueeze(-1), vectors
         )
 
-    def _load_from_state_dict(
+    def _load_from_state_dict(  # type: ignore[override]
         self, state_dict: Any, prefix: str, *arguments: Any
-    ) -> None:  # type: ignore[override]
+    ) -> None:
         # earlier weights lack it, and have other n-grams
         state_dict.setdefault(f"{prefix}symbols", self.symbols)
         for name in ("factors", "summands"):
