@@ -83,50 +83,9 @@ def parser() -> Parser:
     )
     pipeline.set_defaults(audit=pipeline_audit)
     for command in (masks, loader, pipeline):
-        command.add_argument(
-            "target",
-            metavar="TARGET",
-            help="module:name or file.py:name; see README.md",
-        )
-        command.add_argument(
-            "--seed",
-            type=int,
-            default=0,
-            help="of texts, weights and target (default: %(default)s)",
-        )
-        text = "the time limit of each call of the target (default: %(default)g s)"
-        command.add_argument(
-            "--seconds-per-call", type=float, default=60.0, metavar="S", help=text
-        )
-        text = "print the findings as JSON instead of the report, or write them to FILE"
-        command.add_argument(
-            "--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text
-        )
-        command.add_argument(
-            "--html",
-            type=Path,
-            metavar="FILE",
-            help="write one HTML file with pictures",
-        )
+        add_common_options(command)
     for command in (masks, loader):
-        for option, text in IDS.items():
-            command.add_argument(
-                option,
-                type=int,
-                metavar="N",
-                help=f"{text} (default: the target's attributes)",
-            )
-        text = "ids that must not be selected; the first two that are not [MASK] or padding begin and end windows"
-        command.add_argument("--special", type=id_list, metavar="ID,ID", help=text)
-        command.add_argument(
-            "--rate",
-            type=float,
-            help="the share that should be selected (default: of the recipe)",
-        )
-        command.add_argument(
-            "--recipe",
-            help="the recipe that the target should follow, such as BERT or SpanBERT",
-        )
+        add_mask_options(command)
     masks.add_argument(
         "--kind", choices=KINDS, help="how the target is called (default: tried out)"
     )
@@ -144,6 +103,57 @@ def parser() -> Parser:
         help="in all (default: %(default)g)",
     )
     return whole
+
+
+def add_common_options(command: argparse.ArgumentParser) -> None:
+    """The options of every audit."""
+    command.add_argument(
+        "target",
+        metavar="TARGET",
+        help="module:name or file.py:name; see README.md",
+    )
+    command.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of texts, weights and target (default: %(default)s)",
+    )
+    text = "the time limit of each call of the target (default: %(default)g s)"
+    command.add_argument(
+        "--seconds-per-call", type=float, default=60.0, metavar="S", help=text
+    )
+    text = "print the findings as JSON instead of the report, or write them to FILE"
+    command.add_argument(
+        "--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text
+    )
+    command.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write one HTML file with pictures",
+    )
+
+
+def add_mask_options(command: argparse.ArgumentParser) -> None:
+    """The options of audits of masks: the ids of the target, and what it should do."""
+    for option, text in IDS.items():
+        command.add_argument(
+            option,
+            type=int,
+            metavar="N",
+            help=f"{text} (default: the target's attributes)",
+        )
+    text = "ids that must not be selected; the first two that are not [MASK] or padding begin and end windows"
+    command.add_argument("--special", type=id_list, metavar="ID,ID", help=text)
+    command.add_argument(
+        "--rate",
+        type=float,
+        help="the share that should be selected (default: of the recipe)",
+    )
+    command.add_argument(
+        "--recipe",
+        help="the recipe that the target should follow, such as BERT or SpanBERT",
+    )
 
 
 def id_list(text: str) -> tuple[int, ...]:

@@ -132,15 +132,13 @@ def check_predictions(
     x = arrays["inputs"]
     masked = predictions.of_batch(i, table.masked)
     places = np.arange(x.shape[1])
-    from_middle = np.where(masked, np.abs(places - len(places) / 2), np.inf)
-    target = from_middle.argmin(1)[:, None]
+    target = nearest_to_middle(masked)
     scored = masked & (places == target)
     visible = (predictions.of_batch(i, table.source) >= 0) & (x < n_ordinary)
     half = (random.permutation(len(x)) % 2 == 0)[:, None]
     drawn = random.integers(n_ordinary, size=x.shape)
-    rows = visible.nonzero()[0]
-    shuffled = x.copy()
-    shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
+    shuffled = shuffled_in_windows(x, visible, random)
+    elsewhere = visible & ~half
     left = visible & (places < target)
     right = visible & (places > target)
     labelled = predictions.of_batch(i, table.labelled)
@@ -155,23 +153,12 @@ def check_predictions(
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
         usual = "it moves" if must_move else "it does not move"
         evidence = f"{at.sum()} positions"
-        return finding(
-            f"change of {name}",
-            moves(moved),
-            usual,
-            evidence,
-            bug if is_wrong else None,
-        )
+        shown = bug if is_wrong else None
+        return finding(f"change of {name}", moves(moved), usual, evidence, shown)
 
     return [
         check("labels", labelled, drawn, "leak-labels", must_move=False),
-        check(
-            "other windows",
-            visible & ~half,
-            drawn,
-            "attends-over-batch",
-            must_move=False,
-        ),
+        check("other windows", elsewhere, drawn, "attends-over-batch", must_move=False),
         check("characters on the left", left, drawn, "no-left-context", must_move=True),
         check(
             "characters on the right", right, drawn, "no-right-context", must_move=True
@@ -180,6 +167,21 @@ def check_predictions(
             "order of the characters", visible, shuffled, "no-positions", must_move=True
         ),
     ]
+
+
+def nearest_to_middle(masked: Array) -> Array:
+    """The masked place of each window that is nearest to its middle, `[n_windows, 1]`."""
+    places = np.arange(masked.shape[1])
+    from_middle = np.where(masked, np.abs(places - len(places) / 2), np.inf)
+    return from_middle.argmin(1)[:, None]
+
+
+def shuffled_in_windows(x: Array, visible: Array, random: np.random.Generator) -> Array:
+    """The ids with the visible ones of each window in random order."""
+    rows = visible.nonzero()[0]
+    shuffled = x.copy()
+    shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
+    return shuffled
 
 
 def moves(moved: float) -> str:
