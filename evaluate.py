@@ -81,7 +81,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     run = trained.run
     vocabulary = trained.vocabulary
     data = trained.data()
-    validation = data.validation
+    validation = data.validation_set
     print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
     seq_len = validation.windows.shape[1]
@@ -126,7 +126,7 @@ def measures_of(
     vocabulary = trained.vocabulary
     mask_token = vocabulary.mask_token
     loaded = data.loaded
-    validation = data.validation
+    validation = data.validation_set
     can_count = not without_counting(vocabulary, loaded)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, mask_token)

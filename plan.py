@@ -100,7 +100,7 @@ def plan(options: Namespace) -> None:
     if options.seconds and not options.ladder_seconds:
         seconds = LADDER_SHARE * options.seconds
     n_text = len(data.training_ids)
-    n_read = data.validation.windows.numel()
+    n_read = data.validation_set.windows.numel()
     measuring = time.monotonic()
     shapes = measured_shapes(values, corpus, seconds)
     spent = time.monotonic() - measuring

@@ -243,7 +243,7 @@ def agreement(step: Step) -> None:
     for c in (one, other):
         mask_token = c.data.vocabulary.mask_token
         evaluation = evaluate(
-            c.network, c.data.validation, mask_token=mask_token, seq_len=256
+            c.network, c.data.validation_set, mask_token=mask_token, seq_len=256
         )
         losses.append(evaluation.loss)
 

@@ -74,7 +74,7 @@ class DataConfigs(Branch):
     validation_ids: "torch.Tensor"
     counts: "tuple[torch.Tensor, torch.Tensor]"
     windows: "Windows | Prefetched"
-    validation: "ValidationSet"
+    validation_set: "ValidationSet"
 
 
 @option(DataConfigs.loaded)
@@ -159,8 +159,8 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
     return Windows(c.training_ids, seed=seed)
 
 
-@option(DataConfigs.validation)
-def validation(c: DataConfigs) -> "ValidationSet":
+@option(DataConfigs.validation_set)
+def validation_set(c: DataConfigs) -> "ValidationSet":
     from data.protocol import validation_set
 
     return validation_set(

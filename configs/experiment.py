@@ -277,7 +277,10 @@ def evaluator(c: Configs) -> "Evaluator":
     from training.evaluation import Evaluator
 
     return in_all_processes(Evaluator)(
-        c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name
+        c.network,
+        c.data.validation_set,
+        c.data.vocabulary.mask_token,
+        c.data.loaded.name,
     )
 
 

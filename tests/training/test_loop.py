@@ -94,7 +94,9 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     network = trained.configs.network
     network.load_state_dict(best.weights)
     data = trained.configs.data
-    again = evaluate(network, data.validation, data.vocabulary.mask_token, seq_len=256)
+    again = evaluate(
+        network, data.validation_set, data.vocabulary.mask_token, seq_len=256
+    )
     assert again.loss == lowest["loss.valid"]
 
 

@@ -94,7 +94,7 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
 
     data = trained.configs.data
     network = trained.configs.network.eval()
-    inputs = data.validation.windows[:2]
+    inputs = data.validation_set.windows[:2]
     assert inputs.max() < data.vocabulary.n_ordinary  # no [CLS], no [SEP]
 
     segment_0 = torch.zeros_like(inputs)

@@ -310,7 +310,7 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     path = written(tmp_path / "short.txt", sentences[:n_characters])
     folder = tmp_path / "logs" / "mlm" / "short"
     trained = train(data__corpus=path, training__max_steps=2, folder=folder)
-    assert trained.configs.data.validation.n_windows == 1
+    assert trained.configs.data.validation_set.n_windows == 1
 
     run = trained.run
     assert run.metrics()[-1]["loss.valid_stderr"] is None

@@ -43,7 +43,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(
 ):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary = configs.data.vocabulary
-    validation = configs.data.validation
+    validation = configs.data.validation_set
     assert validation.windows.shape[1] == 256
     assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
 
@@ -92,7 +92,7 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     configs = configs_for(long_file, data__unknown_below=0.012)
     model = configs.network
     vocabulary = configs.data.vocabulary
-    validation = configs.data.validation
+    validation = configs.data.validation_set
     unknown = validation.windows == vocabulary.unknown_token
     drawn = protocol_masks(len(unknown))
     assert (unknown & drawn).any()
@@ -125,14 +125,14 @@ def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
         written(tmp_path / "text.txt", text), data__unknown_below=0.01
     )
     with pytest.raises(CorpusError, match=r"\[UNK\]"):
-        _ = configs.data.validation
+        _ = configs.data.validation_set
 
 
 @pytest.mark.parametrize("tokens", ["characters", "bytes", "bpe:280"])
 def test_word_masks_hide_whole_words(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary = configs.data.vocabulary
-    windows = configs.data.validation.windows
+    windows = configs.data.validation_set.windows
     masked = word_masks(windows, vocabulary)
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
 
