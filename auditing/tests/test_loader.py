@@ -62,11 +62,11 @@ def audited(target: Any) -> Sequence[Finding]:
 
 
 def bugs(target: Any) -> dict[str, set[str | None]]:
-    findings = audited(target)
-    return {
-        verdict: {each.bug for each in findings if each.verdict == verdict}
-        for verdict in Verdict
-    }
+    by_verdict = {verdict: set() for verdict in Verdict}
+    for finding in audited(target):
+        by_verdict[finding.verdict].add(finding.bug)
+
+    return by_verdict
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,28 @@ def rounded(x: torch.Tensor) -> torch.Tensor:
     return torch.rand(x.shape).argsort(1).argsort(1) < round(0.15 * x.shape[1])
 
 
+def rounded_counts() -> list[Any]:
+    batches = []
+    for width in range(5, 21):
+        for x in natural(width)[:128].split(16):
+            batches.append(bert(x, rounded(x), torch.randint(5, 300, x.shape)))
+
+    return batches
+
+
+def single_windows() -> list[Any]:
+    batches = []
+    for i, row in enumerate(natural(48)[:1_200]):
+        x = row[None, : 4 + i % 45]
+        batches.append(
+            bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
+        )
+
+    return batches
+
+
 LOADERS = {
-    "counts that are rounded, in batches of equal lengths": lambda: [
-        bert(x, rounded(x), torch.randint(5, 300, x.shape))
-        for width in range(5, 21)
-        for x in natural(width)[:128].split(16)
-    ],
+    "counts that are rounded, in batches of equal lengths": rounded_counts,
     "masked diffusion over short windows": lambda: [
         bert(
             x,
@@ -162,11 +178,7 @@ LOADERS = {
         bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
         for x in natural(6).split(16)
     ],
-    "batches of one window": lambda: [
-        bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
-        for i, row in enumerate(natural(48)[:1_200])
-        for x in [row[None, : 4 + i % 45]]
-    ],
+    "batches of one window": single_windows,
     "random tokens by frequency": lambda: [
         bert(x, torch.rand(x.shape) < 0.15, by_frequency(x))
         for x in natural(32).split(16)
@@ -357,19 +369,17 @@ def masked_once(shortest: int) -> DataLoader[Any]:
     x = torch.randint(5, 300, (1_024, 48))
     batch = bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
     lengths = torch.randint(shortest, 49, (len(x),)).tolist()
-    rows = [
-        {name: part[i, : lengths[i]] for name, part in batch.items()}
-        for i in range(len(x))
-    ]
+    rows = []
+    for i, length in enumerate(lengths):
+        rows.append({name: part[i, :length] for name, part in batch.items()})
 
     def collate(rows: list[Any]) -> Any:
-        fills = {"input_ids": 0, "labels": -100}
-        return {
-            name: pad_sequence(
-                [row[name] for row in rows], True, fill, padding_side="left"
-            )
-            for name, fill in fills.items()
-        }
+        padded = {}
+        for name, fill in {"input_ids": 0, "labels": -100}.items():
+            parts = [row[name] for row in rows]
+            padded[name] = pad_sequence(parts, True, fill, padding_side="left")
+
+        return padded
 
     collate.n_tokens = 300
     collate.mask_token = 4

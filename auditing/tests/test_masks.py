@@ -296,9 +296,10 @@ def test_special_ids_are_a_sequence():
 def stripped(examples):
     """A collator that takes special tokens off and puts others on, so that [SEP] may stand where
     padding was."""
-    rows = [
-        [id for id in example["input_ids"] if id < N_ORDINARY] for example in examples
-    ]
+    rows = []
+    for example in examples:
+        rows.append([id for id in example["input_ids"] if id < N_ORDINARY])
+
     width = max(map(len, rows)) + 2
     batch = {"input_ids": [], "labels": []}
     for row in rows:

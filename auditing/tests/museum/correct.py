@@ -133,7 +133,10 @@ class Rearranging:
 
 def joined(examples: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
     """All texts one after the other, cut into windows."""
-    ids = [id for example in examples for id in example["input_ids"]]
+    ids = []
+    for example in examples:
+        ids += example["input_ids"]
+
     return [
         {"input_ids": ids[begin : begin + length]}
         for begin in range(0, max(1, len(ids) - length + 1), length)

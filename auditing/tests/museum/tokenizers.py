@@ -1,6 +1,7 @@
 """Hugging Face's tokenizers of our own vocabulary, and its collators with their options; nothing is
 downloaded."""
 
+from itertools import product
 from typing import Any
 
 from tokenizers import (
@@ -18,11 +19,9 @@ SPECIAL = {
     f"{name}_token": f"[{name.upper()}]"
     for name in ("pad", "unk", "cls", "sep", "mask")
 }
-SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-PIECES = [
-    *SYLLABLES,
-    *(first + second for first in SYLLABLES for second in SYLLABLES[:20]),
-]  # 2,945 tokens with ##
+SYLLABLES = list(map("".join, product("bdfgklmnprstvz", "aeiou")))
+# 2,945 tokens with ##
+PIECES = [*SYLLABLES, *map("".join, product(SYLLABLES, SYLLABLES[:20]))]
 ONLY_MASKS: dict[str, Any] = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
 WHOLE_WORDS: dict[str, Any] = {"whole_word_mask": True, **ONLY_MASKS}
 

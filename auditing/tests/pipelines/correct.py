@@ -74,7 +74,11 @@ def packed_batches(ids, tokens, seed, training):
             else torch.arange(len(lines))
         )
         sep = ids.new_tensor([tokens.sep])
-        x = torch.cat([part for i in order.tolist() for part in (lines[i], sep)])
+        parts = []
+        for i in order.tolist():
+            parts += [lines[i], sep]
+
+        x = torch.cat(parts)
         for rows in x[: len(x) // SEQ_LEN * SEQ_LEN].view(-1, SEQ_LEN).split(BATCH):
             numbers = (rows == tokens.sep).cumsum(1)
             places = torch.arange(SEQ_LEN).expand_as(rows)
