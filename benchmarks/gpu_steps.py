@@ -358,10 +358,13 @@ def ceilings(step: Step) -> None:
 def speeds(step: Step) -> None:
     """Steps per second and share of the peak in turns, launches per step, and the operations that
     take longest."""
-    for sizes, n_windows, seq_len in [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES:
+    shapes = [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES
+
+    for sizes, n_windows, seq_len in shapes:
         name = throughput.shape_name(sizes, n_windows, seq_len)
         shape = step.common | throughput.shape_keys(sizes, n_windows, seq_len)
         candidates = {}
+
         for variant, keys in throughput.RECIPES.items():
             if variant == throughput.FLOAT32:
                 continue
@@ -373,10 +376,9 @@ def speeds(step: Step) -> None:
             except torch.OutOfMemoryError:
                 step.add(f"{name}: {variant}", "does not fit into the memory")
         for variant, turns in take_turns(candidates, 3).items():
-            rate, share = [
-                median(turn[measure] for turn in turns) for measure in turns[0]
-            ]
-            speed = in_words(rate / n_windows / seq_len)
+            rates, shares = zip(*[turn.values() for turn in turns], strict=True)
+            speed = in_words(median(rates) / n_windows / seq_len)
+            share = median(shares)
             step.add(
                 f"{name}: {variant}",
                 f"{speed} steps per second, {share:.0%} of the peak",
@@ -423,14 +425,15 @@ def search(step: Step) -> None:
     variants, n_chars, n_finalists = recipe("gpu").values()
     if step.is_dry:
         variants = dict(list(variants.items())[:2])
+
     for n, n_kept in ((n_chars, n_finalists), (2 * n_chars, 1)):
         # Compiling a variant would take longer than training it.
         common = {"training.max_chars": int(n * step.scale), "training.compile": False}
         all_keys = [keys | common for keys in variants.values()]
         losses = {}
-        with ThreadPoolExecutor(
-            N_AT_ONCE
-        ) as pool:  # their losses do not depend on their speed
+
+        # their losses do not depend on their speed
+        with ThreadPoolExecutor(N_AT_ONCE) as pool:
             for name, run in zip(variants, pool.map(step.train, all_keys), strict=True):
                 losses[name] = last_losses(run)["loss.valid"]
                 step.add(

@@ -77,12 +77,14 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
         row = {"": described(run), "measured": f"{run.loss:.4f}"}
         for name, law in laws.items():
             row[name] = law.predict(run.n_weights, run.n_chars).words(4)
+
         table.append(row)
 
     for i, exponent in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
         row = {"": exponent}
         for name, law in laws.items():
             row[name] = Interval.of(law.draws[i]).words(2)
+
         table.append(row)
 
     floors = Interval.of(unknown.floors).words(4)
@@ -119,6 +121,7 @@ def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
         law = fit(runs_of(ladder), n_text=n_chars(corpus), floor=known_floor)
         for run in runs_of(tests):
             table.append({"": f"{name}: {described(run)}", **compared(law, run)})
+
         rows += [each | {"text": name} for each in ladder + tests]
 
     save_results(path, table, trials=rows)
@@ -137,6 +140,7 @@ def compared(law: Law, run: Run) -> dict[str, str]:
 
     if law.known_floor is not None:
         row["of the excess"] = f"{difference / (run.loss - law.known_floor):+.0%}"
+
     return row
 
 
@@ -168,12 +172,13 @@ def trials(
         for millions in budgets:
             file = RUNS / name / f"{n_layers}-{d_model}-{millions:g}.json"
             if not file.exists():
-                n = round(millions * 1e6 / chars_per_step) * chars_per_step
+                n_steps = round(millions * 1e6 / chars_per_step)
                 keys = shape_keys(d_model, n_layers) | {"training.evaluations": 1}
                 keys["seed"] = seed + d_model + n_layers + round(1_000 * millions)
-                run, _ = train(values, corpus, keys, n)
+                run, _ = train(values, corpus, keys, n_steps * chars_per_step)
                 write_json(file, run._asdict() | {"keys": keys, "commit": commit()})
                 print(f"{name}: {described(run)}: {run.loss:.4f}", flush=True)
+
             finished.append(json.loads(file.read_text()))
 
     return finished
@@ -192,7 +197,9 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
 
     for i, size in enumerate(sorted({run.n_weights for run in runs})):
         color = f"C{i}"
-        low, middle, high = np.transpose([law.predict(size, n) for n in chars]) - floor
+        predicted = np.transpose([law.predict(size, n) for n in chars])
+        low, middle, high = predicted - floor
+
         axes.fill_between(chars, low, high, color=color, alpha=0.15, linewidth=0)
         axes.plot(chars, middle, color=color, label=f"{size:,} weights")
         for run in (*runs, *tests):

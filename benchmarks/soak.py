@@ -172,7 +172,8 @@ def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
     """
     ten = round(10 * per_minute)
     warm = series[min(round(WARMUP_MINUTES * per_minute), len(series) // 2) :]
-    first, last = max(warm[:ten]), max(warm[-ten:])
+    first = max(warm[:ten])
+    last = max(warm[-ten:])
     return {"mib_at_first": first, "mib_at_last": last, "growth": last / first - 1}
 
 

@@ -123,37 +123,29 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         **options: Any,
     ) -> SequenceClassifierOutput:
         """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
-        found = self.model(
+        states = self.model(
             input_ids, attention_mask=attention_mask, output_hidden_states=True
         )
-        inputs, last = (
-            found.hidden_states[: self.config.num_hidden_layers],
-            found.last_hidden_state,
-        )
+        inputs = states.hidden_states[: self.config.num_hidden_layers]
+        last = states.last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         added_token = self.config.vocab_size - 1
         symbols = input_ids.masked_fill(
             input_ids == added_token, self.config.mask_token_id
         )
-        expected = self.decoder(self.head(last))[..., :-1].log_softmax(
-            -1
-        )  # without added_token
+        logits = self.decoder(self.head(last))[..., :-1]  # without added_token
+        expected = logits.log_softmax(-1)
         x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
         if self.reads_expected:
-            x = torch.cat(
-                [
-                    x,
-                    expected,
-                    F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1)),
-                ],
-                -1,
-            )
+            visible = expected * mask.unsqueeze(-1)
+            of_next = F.pad(visible[:, 1:], (0, 0, 0, 1))
+            x = torch.cat([x, expected, of_next], -1)
+
         scores = self.output(self.read(x, mask))
-        loss = (
-            None
-            if labels is None
-            else F.cross_entropy(scores.view(-1, scores.shape[-1]), labels.flatten())
-        )
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(scores.flatten(0, -2), labels.flatten())
+
         return SequenceClassifierOutput(loss=loss, logits=scores)
 
     def read(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class NgramEmbedding(nn.Module):
         self.n_parts = n_parts
         self.dropout = dropout
         self.border = n_tokens  # the token outside of a window
-        reach = max(abs(offset) for ngram in ngrams for offset in ngram)
+        reach = max(max(map(abs, ngram)) for ngram in ngrams)
         generator = torch.Generator().manual_seed(HASH_SEED)
         random_int64 = partial(
             torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu"

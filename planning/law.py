@@ -67,9 +67,8 @@ class Interval(NamedTuple):
         return cls(*np.quantile(draws, (0.1, 0.5, 0.9)).tolist())
 
     def words(self, digits: int) -> str:
-        return (
-            f"{self.loss:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
-        )
+        low, middle, high = (f"{loss:.{digits}f}" for loss in self)
+        return f"{middle} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,12 @@ class Law:
 
     @property
     def floors(self) -> np.ndarray:
-        share = 1 / (1 + np.exp(-self.draws[-1]))
+        logits = self.draws[-1]
+        if self.known_floor is not None:
+            return np.full_like(logits, self.known_floor)
+
         lowest = self.runs[2].min(-1)[..., None]
-        return (
-            lowest * share
-            if self.known_floor is None
-            else np.full_like(share, self.known_floor)
-        )
+        return lowest / (1 + np.exp(-logits))
 
     def excess_and_deviation(
         self, n_weights: np.ndarray | float, n_chars: np.ndarray | float
@@ -110,10 +108,14 @@ class Law:
         size = np.log(n_weights) - mean_size
         length = np.log(n_chars) - mean_length
         fresh_length = np.log(worth) - mean_length
-        start = np.exp(log_b - b * length - c * size)
-        excess = np.exp(log_a - a * size) + np.exp(log_s - s * fresh_length) + start
-        deviation = np.hypot(np.exp(log_noise), START_ERROR * start / excess)
-        return np.ptp(self.runs[2], -1)[..., None, None] * excess, deviation
+        of_size = np.exp(log_a - a * size)
+        of_length = np.exp(log_s - s * fresh_length)
+        of_start = np.exp(log_b - b * length - c * size)
+        excess = of_size + of_length + of_start
+        deviation = np.hypot(np.exp(log_noise), START_ERROR * of_start / excess)
+
+        spread = np.ptp(self.runs[2], -1)[..., None, None]
+        return spread * excess, deviation
 
     def log_density(self) -> np.ndarray:
         """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
@@ -121,12 +123,14 @@ class Law:
         excess = np.log(np.maximum(losses - self.floors[..., None], 1e-9))
         expected, deviation = self.excess_and_deviation(sizes, lengths)
         errors = (excess - np.log(expected)) / deviation
+
         means, deviations = priors(self.known_floor)
         prior = ((self.draws.T - means) / deviations) ** 2
-        density = (
-            -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
-        )
-        return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
+        of_runs = (errors**2 / 2 + np.log(deviation) + excess).sum(-1)
+        density = -of_runs - prior.sum(-1).T / 2
+
+        is_allowed = (self.draws[EXPONENTS] > 0).all(0)
+        return np.where(is_allowed, density, -np.inf)
 
     def expected(self, n_weights: float, n_chars: float) -> float:
         """The mean loss over all laws, without the noise of a run."""
@@ -176,11 +180,11 @@ def drawn(
     halves = list[Law]()
 
     for _ in range(2):
-        start = random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n))
+        shape = (len(PRIORS), *runs.shape[1:-1], n)
+        start = random.normal(0, 0.2, shape)
         halves.append(Law(runs, n_text, floor, (means + deviations * start.T).T))
 
     densities = [half.log_density() for half in halves]
-
     kept = list[np.ndarray]()
 
     for step in range(steps):
@@ -188,14 +192,19 @@ def drawn(
             draws = halves[half].draws
             # from 1/2 to 2, with a density of 1 / sqrt(stretch)
             stretch = (1 + random.random(densities[half].shape)) ** 2 / 2
-            partners = halves[other].draws[..., random.integers(n, size=n)]
-            moved = replace(halves[half], draws=partners + stretch * (draws - partners))
+            chosen = random.integers(n, size=n)
+            partners = halves[other].draws[..., chosen]
+            end = partners + stretch * (draws - partners)
+
+            moved = replace(halves[half], draws=end)
             density = moved.log_density()
             change = (len(PRIORS) - 1) * np.log(stretch) + density - densities[half]
             is_taken = np.log(random.random(density.shape)) < change
+
             draws = np.where(is_taken, moved.draws, draws)
             halves[half] = replace(moved, draws=draws)
             densities[half] = np.where(is_taken, density, densities[half])
+
             # before that, the walkers move to the laws that suit
             if step >= steps // 2 and step % 10 == 0:
                 kept.append(draws)
