@@ -16,6 +16,7 @@ def results(losses, **others):
         for seed, loss in enumerate(values):
             run = {"loss": loss, "chars": 1_500_000, "seq_len": 64, **others}
             rows.append({"variant": variant, "seed": seed, "results": run})
+
     return by_variant(rows)
 
 

@@ -47,6 +47,7 @@ def test_a_slow_row_is_trained_again_with_fewer_steps(tmp_path, monkeypatch):
             }
             if name == "bigrams":
                 results["seconds"] *= 2
+
             row = {"variant": name, "commit": "1234567"}
             rows += [
                 row | {"seed": seed, "results": dict(results)} for seed in range(seeds)

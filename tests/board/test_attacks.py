@@ -119,6 +119,7 @@ def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
         status, answer = send(shared_dashboard, form)
         assert status in (200, 400, 403, 404, 405), form
         assert not any(secret in answer for secret in SECRETS), form
+
         if status == 200:  # an address within the page: only the page itself
             assert (
                 b"<title>labml.ai</title>" in answer
@@ -401,6 +402,7 @@ def test_a_thousand_generated_requests_leave_it_answering(shared_dashboard):
         else:
             request, is_whole = generator.lines()
             _, answer = ask(shared_dashboard, request, is_whole=is_whole)
+
         assert b"Traceback" not in answer
         assert b"root:" not in answer
 
@@ -429,6 +431,7 @@ def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(
         about = {"about": run.about() | {"folder": named}, "heard": 0.0}
         content = json.dumps(message({"step": 1}) | about)
         path = f"/api/folio/runs/{uuid}"
+
         assert send(shared_dashboard, path, method="POST", body=content)[0] == 200
 
         status, answer = send(shared_dashboard, path)
@@ -447,6 +450,7 @@ def test_it_listens_on_the_loopback_address_only(shared_dashboard):
     listening = re.findall(
         rf"(\w+):{shared_dashboard.port:04X} \w+:\w+ 0A", connections
     )
+
     assert listening == ["0100007F"]
 
 

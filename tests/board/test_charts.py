@@ -168,6 +168,7 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_windows_of_all_width
         for scheme in ("light", "dark"):
             opened.emulate_media(color_scheme=scheme)
             assert axe() == [], (path, scheme)
+
         for width in (2560, 1280, 400):  # the last one for the next page
             opened.set_viewport_size({"width": width, "height": 800})
             opened.wait_for_function(FIT, timeout=WITHIN)
@@ -186,11 +187,13 @@ def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
     for n, unknown in (("No", "feedface"), ("2", "0ddba11")):
         answer = page.goto(f"{shared_dashboard.url}/run/{unknown}")
         line = f"{n.lower()} runs of the dashboard begin with '{unknown}'\n"
+
         assert (answer.status, answer.text()) == (404, line)
 
         page.goto(f"{shared_dashboard.url}/try?run={unknown}")
         line = f"{n} evaluated runs begin with {unknown}: choose one."
         page.wait_for_selector(f"[role=alert]:text-is('{line}')")
+
         assert page.input_value("#run") == ""
 
 

@@ -234,6 +234,7 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(
         row = {"step": step, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
         before = stored
         stored = shared_dashboard.post(run, message(row, stored))["stored"][METRICS]
+
         assert stored > before
 
     uuid = run.path.name

@@ -121,6 +121,7 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     run = make_run(n_rows=0)
     shared_dashboard.receive(run)
     row = message({"step": 1, "loss.valid": 2.0})
+
     with pytest.raises(RefusedError, match="status is wrong"):
         shared_dashboard.post(run, row | {"status": {"status": "asleep"}})
 
@@ -135,6 +136,7 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
 def test_what_a_page_draws_is_checked(shared_dashboard, make_run, wrong):
     run = make_run()
     about = run.about() | wrong
+
     with pytest.raises(RefusedError, match="about is wrong"):
         shared_dashboard.post(run, message({"step": 1}) | {"about": about})
 
@@ -229,6 +231,7 @@ def test_without_a_dashboard_the_command_says_how_to_start_one(
     line = refusal(
         command.main, *words.split(), "--port", 1, "--logs", tmp_path / "logs"
     )
+
     assert "no dashboard at http://127.0.0.1:1 (Connection refused)" in line
 
 
@@ -327,6 +330,7 @@ def test_a_knob_that_was_turned_on_another_dashboard_stays(
     with run.locked():
         delivery = shared_dashboard.receive(run)
         assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0
+
         delivery.send(10)
 
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}

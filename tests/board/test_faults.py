@@ -17,6 +17,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard, make
         dashboard.says("was deleted or replaced")
         while delivery.send(10):
             pass
+
         assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
         assert dashboard.listed(run)["name"] == "mlm, play"
 

@@ -100,6 +100,7 @@ def test_messages_that_would_break_the_page_are_refused(
     shared_dashboard.receive(run)
     uuid = run.path.name
     paths = (f"default/track?run_uuid={uuid}", f"run/{uuid}", f"session/{uuid}")
+
     for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert posted(shared_dashboard, path, message) == 400, message
 

@@ -19,11 +19,13 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(
         delivery = shared_dashboard.receive(run)
         show(page, delivery.page, ".state.in-progress")
         drawn = shape(page)
+
         assert drawn == ""
 
         for step in (10, 20):
             evaluate(delivery, step, 30.0 / step)
             drawn = grown(page, drawn)
+
         run.save_status("interrupted")
         delivery.send()
         appears(page, ".state.interrupted")
@@ -71,6 +73,7 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
         loss = 0.125 + step / 100
         evaluate(live, 40 + step, loss)
         appears(page, f"[data-run='{uuid}']:has-text('{loss:.3f}')")
+
         assert page.evaluate(focused) == name
         assert not page.evaluate("() => document.activeElement.isOld")
 
@@ -106,6 +109,7 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
     for _ in range(2):
         page.wait_for_selector(".state.dead", timeout=15_000)
         status = dashboard.get(f"run/status/{uuid}")
+
         assert status["run_status"]["status"] == "no response"  # in labml's words
         assert killed - 5 < status["last_updated_time"] <= killed
         with pytest.raises(RefusedError, match="this run is dead"):
@@ -219,4 +223,5 @@ def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
         show(page, f"{delivery.page}{path}", "text=a line for people")
         # the page would have asked for the missing picture by now
         page.wait_for_load_state("networkidle")
+
         assert page.title() != "broken in"

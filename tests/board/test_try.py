@@ -40,6 +40,7 @@ def test_a_text_is_hidden_read_and_filled(
     of_bytes = trained(data__tokens="bytes")
 
     address = f"{shared_dashboard.url}/api/folio/try/{run.path.name}"
+
     with pytest.raises(RefusedError, match="top is wrong"):
         ask(address, "POST", {"text": "_" * 4_096, "top": 1_000_000_000}, 150, {})
 
@@ -140,6 +141,7 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
                 sum(answer.done() for answer in answers) == len(runs) - predictors.MOST
             )
         )
+
         assert all(
             "try again later" in answer.result() for answer in answers if answer.done()
         )
@@ -215,6 +217,7 @@ def test_the_reason_is_given_only_by_a_process_that_has_ended(
         tmp_path, monkeypatch, "print('a warning', file=sys.stderr, flush=True)", end
     )
     monkeypatch.setattr(predictors, "SECONDS_TO_ANSWER", seconds)
+
     with pytest.raises(InputError, match=reason):
         in_loop(predictor.ask({}))
 

@@ -153,6 +153,7 @@ def bounds():
     signal.alarm(100)
     with limited(resource.RLIMIT_AS, addresses() + 2**31):
         yield
+
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
 
@@ -180,9 +181,12 @@ def one_line_at_most(arguments):
     except (ConfigError, CorpusError, RunFolderError) as error:
         with contextlib.redirect_stderr(errors):
             fail(error)
+
     line = errors.getvalue().removesuffix("\n")
+
     assert line.isprintable()
     assert len(line) < 1_100
+
     return line
 
 
@@ -231,9 +235,11 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
         )
     except ConfigError:
         return
+
     path = written(
         tmp_path / "config.yaml", yaml.safe_dump(resolved, allow_unicode=True)
     )
+
     assert resolve(read_config(path), {}) == resolved
 
 
@@ -264,4 +270,5 @@ def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(
     marker = tmp_path / "executed"
     path = written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker)))
     refusal(main, "--config", path)
+
     assert not marker.exists()

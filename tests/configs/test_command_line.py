@@ -23,10 +23,12 @@ from tests.conftest import one_line, written
 )
 def test_presets_are_valid_and_resolve_to_themselves(name, tmp_path):
     assert name in presets()
+
     values = parse(
         ["--preset", name, "training.max_steps=5", "seed=9", "data.corpus=play.txt"]
     ).values
     assert set(values) == set(SETTINGS)
+
     path = written(tmp_path / "config.yaml", yaml.safe_dump(values))
     assert parse(["--config", str(path)]).values == values
 
@@ -80,10 +82,12 @@ def test_keys_and_options_come_in_any_order():
 def test_help_lists_every_key(capsys):
     with pytest.raises(SystemExit, match="0"):
         parse(["--help"])
+
     text = capsys.readouterr().out
     for name, setting in SETTINGS.items():
         assert f"\n{'*' if setting.key.resume else ' '} {name}=" in text
         assert f"\n      {setting.key.text}" in text
+
     assert "model.n_heads=4\n" in text
     assert "preset annotated: 8\n" in text
     assert "preset quick: 180.0\n" not in text  # the same as the default
@@ -94,6 +98,7 @@ def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
     # a text, by YAML 1.1
     path = written(tmp_path / "config.yaml", "training.learning_rate: 1e-3\n")
     assert read_config(path) == {"training.learning_rate": 0.001}
+
     path.write_text("# nothing\n")
     assert resolve(read_config(path), {}) == resolve({}, {})
 
@@ -153,6 +158,7 @@ WRONG = {
 def test_wrong_input_is_one_clear_line(command, message):
     base = [] if command.startswith("--") else ["--preset=quick"]
     words = re.split(r" (?=[\w.]+=|--)", command)
+
     with one_line(ConfigError, re.escape(message)):
         parse([*base, *words])
 
@@ -203,6 +209,7 @@ def test_a_run_whose_folder_has_moved_is_resumed(tmp_path, logs):
 def test_a_run_whose_folder_has_not_moved_keeps_its_key(tmp_path):
     logs = f"{tmp_path}/elsewhere/../logs"
     run = run_with(tmp_path / "logs", f"training.max_steps: 5\nlogs: {logs}\n")
+
     assert parse(["--resume", run]).values["logs"] == logs
 
 
@@ -213,6 +220,7 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     words = ["--resume", run, *(f"{key}={value}" for key, value in changed.items())]
 
     resumed = parse([*words, "model.d_ff=64"])
+
     assert changed.items() <= resumed.values.items()
     assert resumed.values["logs"] == str(resumed.logs) == str(tmp_path / "logs")
 
@@ -222,10 +230,12 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
         "masking.masking_prob=0.4",
         "training.learning_rate=0.1",
     ]
+
     with one_line(
         ConfigError, r"cannot change seed \(it is 0\).*model.d_ff \(it is 64\)"
     ) as error:
         parse([*words, *wrong])
+
     assert all(word.partition("=")[0] in str(error.value) for word in wrong)
     assert "max_steps" not in str(error.value)
 
@@ -241,6 +251,7 @@ def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
     ]
     base = {"training.stages": rows}
     values = resolve(base, {"masking.masking_prob": 0.4})
+
     assert values["training.stages"] == [{"until": 0.5, "seq_len": 32}, rows[1]]
     assert resolve(base, {})["training.stages"] == rows
 
@@ -268,6 +279,7 @@ os.kill(os.getppid(), signal.{name})
 {end}
 """
     program = str(written(tmp_path / "program.py", content))
+
     assert run_seeds(program, [], parse(["--seeds", "2"])) == code
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -282,6 +294,8 @@ open(run + "/config.yaml", "w")
 """
     program = str(written(tmp_path / "program.py", content))
     words = ["seed=3", f"logs={folder}"]
+
     assert run_seeds(program, words, parse(["--seeds", "2", *words])) == 0
+
     made = f"{folder}/mlm/seed=3 {folder}/mlm/seed=4"
     assert capfd.readouterr().out.endswith(f"python evaluate.py {made}\n")

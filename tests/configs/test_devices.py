@@ -30,6 +30,7 @@ def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(
     )
     monkeypatch.setattr("configs.devices.best_device", lambda: "cpu")
     reason = f"found no CUDA device; {TOO_OLD}"
+
     assert parse([]).source == f"preset quick: {reason} (--preset chooses another)"
     assert not recwarn.list
 
@@ -43,6 +44,7 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert devices.available_device("auto") == "cuda"
+
         switches.set_for_device(torch.device("cuda"))
         # importing the latter takes seconds
         modules = ("torch.optim.optimizer", "torch._inductor.compile_fx")
@@ -53,8 +55,10 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
             texts = re.findall(r'"(\n?.*)"', sources)
             (text,) = {text for text in texts if re.match(message, text)}
             warnings.warn(text, stacklevel=1)
+
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)
+
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
@@ -62,6 +66,7 @@ def test_a_cuda_compiler_without_a_gpu_is_no_reason_to_warn(monkeypatch, caplog)
     monkeypatch.setenv("CUDA_HOME", "/usr")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     switches.set_for_device(torch.device("cpu"))
+
     assert cpp_extension._find_cuda_home() == "/usr"
     assert not caplog.records
 
@@ -77,6 +82,7 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
     configs = configs_for(corpus_file, training__compile=False)
     configs.update = configs_for(corpus_file, training__compile=False).update
     configs.torch_device = torch.device("cuda")
+
     assert configs.cuda_graphs is not None
 
 
@@ -97,4 +103,5 @@ def test_long_vectors_are_computed_in_bfloat16_on_cpus_that_have_it(
     configs = configs_for(
         corpus_file, model__d_model=d_model, training__precision=precision
     )
+
     assert configs.training.autocast == is_bfloat16

@@ -75,8 +75,10 @@ def test_ranges():
     for wrong in ("0", "-1", "1.01"):
         with pytest.raises(ConfigError, match="above 0 and at most 1"):
             open_below.parse(wrong)
+
     with pytest.raises(ConfigError, match="one of red, green"):
         setting(str, choices=("red", "green")).parse("blue")
+
     at_least_0 = setting(int, low=0, high=9)
     assert at_least_0.parse(0) == 0
     with pytest.raises(ConfigError, match="from 0 to 9"):

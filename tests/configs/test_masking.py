@@ -35,16 +35,20 @@ def test_the_validation_text_changes_nothing_that_a_strategy_computes(tmp_path, 
     keys = {"strategy": name, "random_tokens": "unigram"}
     if name == "mixture":
         keys["mixture"] = MIXTURE
+
     drawn = []
     for part in (TEXT[split:], OTHER[: len(TEXT) - split]):
         path = written(tmp_path / "corpus.txt", TEXT[:split] + part)
         configs = masking_for(path, **keys)
+
         assert configs.data.vocabulary.characters == sorted(set(TEXT))
+
         masker = configs.masking.strategy
         offsets = torch.arange(split)[None]
         segments = masker.segmenter(offsets, torch.Generator().manual_seed(0), 0.0)
         batch = masker(configs.data.training_ids[offsets], offsets, 0.3)
         drawn.append([*segments, *batch[:4]])
+
     assert all(torch.equal(first, second) for first, second in zip(*drawn, strict=True))
 
 
@@ -79,6 +83,7 @@ def test_keys_that_a_strategy_does_not_allow_are_refused(
 ):
     strategy = fresh if name == "fresh" else name
     configs = masking_for(corpus_file, strategy=strategy, **{key: value})
+
     with one_line(ConfigError, f"masking.{key}={value}.*{message}"):
         _ = configs.masking.strategy
 
@@ -88,6 +93,7 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train, fresh):
     whole, stopped, resumed = (
         configs.masking.strategy.segmenter.times_masked for configs in trees
     )
+
     # all masked characters of 8 steps, but for losses of 0
     assert whole.sum() > 8 * 0.9 * 512 * 0.15
     assert 0 < stopped.sum() < whole.sum()
@@ -97,7 +103,9 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train, fresh):
 def test_a_custom_strategy_moves_to_another_device():
     segmenter = Fresh(9).to(torch.device("meta"))
     segmenter.observe(torch.tensor([1, 2], device="meta"), torch.ones(2, device="meta"))
+
     assert segmenter.times_masked.device.type == "meta"
+
     _, weights = segmenter(torch.arange(4, device="meta")[None], torch.Generator(), 0.0)
     assert weights.device.type == "meta"
 
@@ -106,4 +114,5 @@ def test_a_custom_strategy_may_be_in_a_mixture(corpus_file, fresh):
     rows = [{"until": 1.0, fresh: 1, "random": 1}]
     masker = masking_for(corpus_file, strategy="mixture", mixture=rows).masking.strategy
     masker.segmenter.observe(torch.tensor([3]), torch.tensor([1.0]))
+
     assert masker.state_dict()["segmenter"][fresh]["times_masked"][3] == 1

@@ -47,6 +47,7 @@ def test_a_full_disk_and_ctrl_c_while_a_program_starts_are_one_line(
 
     with pytest.raises(SystemExit, match=rf"^{code}$"):
         run_main(main)
+
     assert capsys.readouterr().err.endswith(end)
 
 
@@ -58,6 +59,7 @@ def test_an_output_that_cannot_be_written_is_one_line_at_most(output, code):
     done = subprocess.run(
         command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120
     )
+
     assert done.returncode == code
     assert done.stderr.count("\n") == (code == 1)
     assert ("No space left on device" in done.stderr) == (code == 1)

@@ -43,6 +43,7 @@ def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     line = refusal(main, f"data.tokens={path}", before="")
+
     assert "is not a tokenizer.json of Hugging Face" in line
     assert "Is a directory" in refusal(main, f"data.tokens={tmp_path}")
 
@@ -63,14 +64,17 @@ def test_keys_of_characters_are_refused_with_other_tokens(word):
 def test_a_missing_package_is_one_line(monkeypatch, tmp_path, tokens):
     tokens = str(saved(tmp_path, "gpt2", TEXT)) if tokens == "file" else tokens
     monkeypatch.setitem(sys.modules, "tokenizers", None)
+
     with pytest.raises(CorpusError, match=r"pip install -r requirements-text\.txt"):
         parse([f"data.tokens={tokens}"])
+
     parse(["data.tokens=bytes"])
 
 
 def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
     saved(tmp_path, "gpt2", TEXT)
     monkeypatch.chdir(tmp_path)
+
     assert parse(["data.tokens=gpt2.json"]).values["data.tokens"] == str(
         tmp_path / "gpt2.json"
     )
@@ -105,9 +109,12 @@ def test_a_resumed_run_needs_the_same_tokenizer(train, tmp_path, refusal):
     other["normalizer"]["lowercase"] = False
 
     path.write_text(json.dumps(other))
+
     assert "has changed since" in refusal(main, *resumed(run))
+
     path.write_text(json.dumps(before, indent=4))  # the same content
     assert main(resumed(run)) == 0
+
     path.unlink()
     assert "found no file" in refusal(main, *resumed(run, n_steps=6))
 
@@ -135,6 +142,7 @@ def test_a_resumed_run_cannot_have_other_tokens(
     for other in ("bpe:500", saved(tmp_path, "wordpiece", TEXT)):
         line = refusal(main, *resumed(run, f"data.tokens={other}"))
         assert "a resumed run cannot change data.tokens" in line
+
     assert list(empty_cache.glob("tokenizers/*")) == before
 
     if tokens == "characters":  # whose weights are for characters too
@@ -150,7 +158,9 @@ def test_a_run_continues_another_one_with_its_tokens_only(
     other = "Zürich isn't far from 中文, said the cat.\n" * 300
     corpus = f"data.corpus={written(tmp_path / 'new.txt', other)}"
     base = ["--init-from", str(old.path)]
+
     assert train(corpus, base=base).vocabulary() == old.vocabulary()
+
     train(corpus, "initial_weights=", base=base)
     for start in (base, ["--config", old.config_path, f"initial_weights={old.path}"]):
         line = refusal(main, *start, corpus, "data.tokens=characters")
@@ -160,4 +170,5 @@ def test_a_run_continues_another_one_with_its_tokens_only(
     new = train(base=base)
     (tmp_path / "logs").rename(tmp_path / "moved")
     moved = tmp_path / "moved" / new.path.relative_to(tmp_path / "logs")
+
     assert main(["--resume", str(moved), "training.max_steps=4"]) == 0

@@ -28,6 +28,7 @@ def pairs_in(batch):
         text = VOCABULARY.decode(tokens)
         assert text.startswith(CLS)
         assert text.endswith(SEP)
+
         first, second = text.removeprefix(CLS).removesuffix(SEP).split(SEP)
         yield first, offsets[1], second, offsets[len(first) + 2], label
 
@@ -51,8 +52,10 @@ def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     for row, (first, _, second, _, _) in enumerate(pairs_in(batch)):
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
+
         begin = len(first) + 2
         assert segments[row].tolist() == [0] * begin + [1] * (seq_len - begin)
+
         text = "".join(TEXT[offset] for offset in batch.offsets[row].tolist())
         assert text[1 : 1 + len(first)] == first
         assert text[begin:-1] == second

@@ -56,6 +56,7 @@ def test_the_same_seed_or_state_gives_the_same_windows(kind, wrap):
         again.draw(1, 8)
         again.load_state_dict(drawn.state_dict())
         expected = plain.draw(*shape)
+
         for batch in (drawn.draw(*shape), again.draw(*shape)):
             assert batch.tokens.equal(expected.tokens)
             assert batch.offsets.equal(expected.offsets)

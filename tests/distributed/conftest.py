@@ -41,6 +41,7 @@ class Launcher:
         for rank in map(str, range(n)):
             own = environment | {"RANK": rank, "LOCAL_RANK": rank}
             programs.append(self.fork_server.start(list(arguments), own))
+
         self.started += programs
         return programs
 
@@ -100,7 +101,9 @@ class Launcher:
         outputs = [
             (program.stdout.read(), program.stderr.read()) for program in programs
         ]
+
         assert found_codes == codes, outputs
+
         return outputs
 
 

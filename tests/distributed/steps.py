@@ -51,6 +51,7 @@ def gradients(config, out):
                 weights[name].shape, generator=torch.Generator().manual_seed(0)
             )
             weights[name] = weights[name] + 0.02 * noise
+
         load_whole(model, weights)
         batches = configs.step.draw(Stage(1.0, 64, 0.15))
         counts = update.objective.counts(batches)
@@ -82,6 +83,7 @@ def muon(config, out):
                 )
                 matrix.grad = sharded_like(gradient, matrix)
             n_bytes = new_memory(optimizer.step)
+
         weights = all_whole(model)
         if group.is_first:
             torch.save((weights, n_bytes), Path(out))
@@ -107,6 +109,7 @@ class NewTensors(TorchDispatchMode):
         for storage in storages(result):
             if all(storage is not each for each in given):
                 self.live[storage] = None
+
         # FSDP empties those that it keeps
         self.peak = max(self.peak, sum(storage.nbytes() for storage in self.live))
         return result
@@ -173,11 +176,13 @@ def not_finite(config):
             assert all(unchanged) == (i == 2)
 
             skipped = max(skipped, int(update.skipped_in_a_row))
+
         digest = hashlib.sha256()
         for tensor in all_whole(update.model).values():
             assert tensor.isfinite().all()
 
             digest.update(tensor.numpy().tobytes())
+
         print(digest.hexdigest(), skipped)
 
 

@@ -34,6 +34,7 @@ def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher,
     assert one.keys() == two.keys()
     for name in one:
         assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
+
     assert all(one[name].norm() > 0 for name in one if "encoder" in name)
 
 
@@ -48,8 +49,10 @@ def test_muon_in_chunks_gives_the_update_of_one_process(launcher, parallel):
     (one, _), (three, n_bytes) = by_one_and_several(launcher, 3, "muon", config)
 
     assert_close(three, one, rtol=1e-5, atol=1e-6)
+
     largest = 4 * 3 * 64 * 64
     per_process = 4 * 10 * (4 * 64 * 64 + 3 * 64 * 80) / 3
+
     assert n_bytes < 8 * largest < per_process  # whatever the number of layers
 
 
@@ -62,6 +65,7 @@ def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(
     (digest, skipped), (other, _) = (
         output.splitlines()[-1].split() for output in outputs
     )
+
     assert digest == other
     assert skipped == "1"
 
@@ -91,10 +95,12 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(
     launcher.run(2, "experiment.py", "--config", launcher.config(**keys))
     one = train(**KEYS | keys, data__corpus=launcher.corpus).run
     two = launcher.only_run()  # one run, not one per process
+
     for row, other in zip(one.metrics(), two.metrics(), strict=True):
         for name in COMPARED:
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
         assert "exchanging" not in row
+
     assert 0 < max(row.get("exchanging", 0) for row in two.metrics()) < 1
 
     assert_close(last_weights(two), last_weights(one), rtol=1e-5, atol=1e-4)

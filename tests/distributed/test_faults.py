@@ -33,6 +33,7 @@ def check_errors(launcher, fault, codes, *patterns, **keys):
 def test_when_a_process_is_lost_the_others_end(launcher, number, lost):
     programs = launcher.start_long(PROGRAM, "none")
     os.kill(programs[lost].pid, number)
+
     assert programs[1 - lost].wait(60) == 1
 
     (error,) = programs[1 - lost].stderr.read().splitlines()
@@ -43,6 +44,7 @@ def test_when_a_process_is_lost_the_others_end(launcher, number, lost):
     run = launcher.only_run()
     if lost == 1:
         assert error == f"faulty.py: stopped: {run.status()['details']}"
+
     assert load_last(run.checkpoints).state["step"] > 0
 
 
@@ -51,8 +53,10 @@ def test_processes_end_with_torchrun(launcher):
     processes = [psutil.Process(program.pid) for program in launcher.start_long()]
     for process in processes:
         process.parent().kill()
+
     launcher.stores.clear()
     _, alive = psutil.wait_procs(processes, timeout=60)
+
     assert not alive
 
 
@@ -64,6 +68,7 @@ def test_others_wait_while_one_process_compiles_or_saves(launcher):
         "training__evaluations": 1,
     }
     launcher.run(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))
+
     assert (
         launcher.only_run().metrics()[-1]["seconds"] < 6
     )  # the clock stands still meanwhile
@@ -128,9 +133,11 @@ def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(
     while not read or "cannot write the checkpoint" not in read[-1]:
         read.append(programs[0].stdout.readline())
         assert read[-1], read
+
     before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
     for program in programs:
         os.kill(program.pid, signal.SIGINT)
+
     assert [program.wait(60) for program in programs] == [1, 0]
 
     errors = [program.stderr.read() for program in programs]
@@ -186,6 +193,7 @@ def test_a_full_disk_of_another_process_costs_the_compiled_code(
         training__compile=True, training__max_steps=4, model__n_layers=1
     )
     output, _ = launcher.run(2, PROGRAM, "full disk", "--config", config)
+
     assert "training without torch.compile: process 1: " in output
 
     run = launcher.only_run()

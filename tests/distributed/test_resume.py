@@ -22,6 +22,7 @@ def trained(launcher, parts, **keys):
         keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", *arguments, *keys_of_part)
         arguments = ["--resume", str(launcher.only_run().path)]
+
     return last_weights(launcher.only_run())
 
 
@@ -42,6 +43,7 @@ def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
                 launcher, [(2, last, parallel) for last in steps], model__dropout=0.1
             )
         )
+
     torch.testing.assert_close(*runs, rtol=0, atol=0)
 
 
@@ -58,6 +60,7 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
     mixed = trained(
         launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")]
     )
+
     torch.testing.assert_close(mixed, last_weights(one), rtol=0, atol=1e-4)
 
 
@@ -84,6 +87,7 @@ def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
         vars(parallel).update(vars(update), processes=Processes(rank, 3))
         parallel.load_state_dict(state)
         draws.append(float(torch.rand(())))
+
     assert len(set(draws[:3])) == 3
     assert draws[:3] == draws[3:]
 
@@ -97,7 +101,9 @@ def test_a_restart_continues_the_run(launcher):
     os.kill(programs[1].pid, signal.SIGKILL)
     for program in programs:
         program.wait(60)
+
     outputs = launcher.run(2, "experiment.py", "--config", config, attempt=1)
+
     assert "resuming at step" in outputs[0]
     assert launcher.only_run().status()["status"] == "completed"  # and there is one run
 
@@ -108,7 +114,9 @@ def test_ctrl_c_saves_and_ends_all(launcher, parallel):
     programs = launcher.start_long("experiment.py", f"training.parallel={parallel}")
     for program in programs:
         os.kill(program.pid, signal.SIGINT)
+
     for program in programs:
         os.kill(program.pid, signal.SIGTERM)  # torchrun repeats it
+
     assert [program.wait(30) for program in programs] == [130, 0]
     assert launcher.only_run().status()["status"] == "interrupted"

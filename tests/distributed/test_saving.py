@@ -23,11 +23,13 @@ def test_a_sharded_model_is_built_and_saved_without_gathering_it(launcher, tmp_p
     n_built, n_saved, expected = torch.load(tmp_path / "found.pt")
     weights = configs_for(launcher.corpus, **KEYS, **SHAPE, **MORE).network.state_dict()
     n_whole = sum(weight.nbytes for weight in weights.values())
+
     assert n_built < 0.6 * n_whole
     assert n_saved < 0.05 * n_whole
 
     load_checkpoint(tmp_path / "found.safetensors")  # its hash is right
     found = load_file(tmp_path / "found.safetensors")
+
     assert found.keys() == expected.keys() > weights.keys()
 
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
@@ -39,6 +41,7 @@ def test_a_sharded_model_starts_with_the_weights_that_one_process_has(
     config = launcher.config(**MORE, training__parallel="fsdp")
     launcher.run(2, steps.__file__, "weights", config, str(tmp_path / "found.pt"))
     alone = configs_for(launcher.corpus, **KEYS, **MORE).network.state_dict()
+
     torch.testing.assert_close(torch.load(tmp_path / "found.pt"), alone, rtol=0, atol=0)
 
 
@@ -56,6 +59,8 @@ def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "is_sharded", lambda tensor: True)
     monkeypatch.setattr(saving, "rows_of", lambda tensor: slice(0, 4))
     content = Content.of({"weight": torch.ones(4, 3)}, {})
+
     with pytest.raises(OSError, match="rows of process 0 are missing"):
         saving.save_together(content, Processes(), tmp_path / "run" / "file")
+
     assert list((tmp_path / "run").iterdir()) == []

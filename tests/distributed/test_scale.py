@@ -53,6 +53,7 @@ def test_operations():
         torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
     ):
         layer(x, *rotary_table(length, 32, x.device)).sum().backward()
+
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
 
 
@@ -76,6 +77,7 @@ def test_hours():
             row
             + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours"
         )
+
     says(
         f"{3.57e6 * per_char[0] / H200:.0%} on an H200 (3.57 million characters per second"
     )
@@ -90,6 +92,7 @@ def test_hours():
         says(
             f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}"
         )
+
     says(f"{1e12 / fast / 3_600:.0f} hours, whatever the model")
     step = 32_768 * per_char[-1] / H200
     says(
@@ -105,6 +108,7 @@ def test_memory(tmp_path):
     matrices = muon.param_groups[0]["params"]
     for matrix in c.network.parameters():
         matrix.grad = torch.ones_like(matrix)
+
     n, n_others = (
         sum(p.numel() for group in each.param_groups for p in group["params"])
         for each in (muon, adamw)
@@ -118,6 +122,7 @@ def test_memory(tmp_path):
     undo = (
         new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - without_undo
     )
+
     assert sum(each.nbytes for each in kept) == 12 * n
     assert undo < matrices[0].nbytes  # no copy
 
@@ -133,6 +138,7 @@ def test_memory(tmp_path):
         f"({12 * 100 / 64:.0f} GB each on 64 devices)",
     )
     Content.of(c.network.state_dict(), c.trainer.state_dict()).save(tmp_path / "last")
+
     assert (tmp_path / "last").stat().st_size == pytest.approx(
         8 * n + 12 * n_others, rel=0.05
     )
@@ -148,6 +154,7 @@ def test_memory(tmp_path):
 
 def test_storage_and_conversion():
     assert [np.min_scalar_type(n - 1).itemsize for n in (256, 257, 8_192)] == [1, 2, 2]
+
     characters, bpe = (
         recorded(TEXTS, f"conversion: {kind}", "MB per second") for kind in KINDS
     )

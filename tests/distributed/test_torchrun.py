@@ -42,6 +42,7 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
     started.send_signal(signal.SIGINT)
     output, _ = started.communicate(timeout=60)
     run = launcher.only_run()
+
     assert output.decode().splitlines()[-1] == (
         f"torchrun --standalone --nproc_per_node=2 experiment.py --resume {run.path}"
     )
@@ -65,6 +66,7 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
     for name, command in COMMANDS.items():
         content = f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/")
         written(tmp_path / name, content).chmod(0o755)
+
     script = (
         page[page.index("#!/bin/bash") :]
         .partition("```")[0]
@@ -75,14 +77,17 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PORT", str(free.getsockname()[1]))
+
     slurm = {"JOB_ID": "7", "NNODES": "2", "GPUS_ON_NODE": "1", "JOB_NODELIST": "a,b"}
     for name, value in slurm.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
+
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with open(tmp_path / "output", "w") as output:
         script = subprocess.Popen(
             ["bash", "run.sh"], cwd=tmp_path, stdout=output, start_new_session=True
         )
+
     try:
         until(
             lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")),
@@ -100,6 +105,7 @@ def started(launcher, monkeypatch):
     """As if torchrun had started 8 processes on this machine."""
     for name, value in launcher.environment(8, attempt=0).items():
         monkeypatch.setenv(name, value)
+
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_RANK", "0")
 
@@ -109,7 +115,9 @@ def test_every_torchrun_command_has_an_identity_that_restarts_keep(
 ):
     first = meeting.torchrun_id()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+
     assert meeting.torchrun_id() == first
+
     # another command with the same --rdzv-id
     monkeypatch.setenv("MASTER_PORT", str(launcher.new_store()))
     assert meeting.torchrun_id() != first
@@ -123,7 +131,9 @@ def test_a_run_is_found_by_its_command(tmp_path):
     for run, launch in zip(runs, ["a", None, "b"], strict=True):
         run.save_config({})
         run.save_about("mlm", "", [], launch)
+
     runs[-1].about_path.write_text("{")
+
     assert find_started_by("a", tmp_path).path == runs[0].path
     assert find_started_by("b", tmp_path) is None
     assert find_started_by(None, tmp_path) is None
@@ -133,6 +143,7 @@ def test_too_few_gpus_and_several_seeds_are_refused(started, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with pytest.raises(ConfigError, match="--nproc_per_node=4"):
         available_device("cuda")
+
     with pytest.raises(ConfigError, match="--seeds starts several runs"):
         parse(["--seeds", "2"])
 
@@ -157,10 +168,12 @@ def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(
 ):
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 8 * 2**20)
     values = TINY | {"training.max_steps": 1} | keys
+
     with (
         pytest.raises(ConfigError, match="of memory") if is_too_much else nullcontext()
     ):
         resolve(values, {})
+
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(ConfigError, match="of memory"):
         resolve(values, {})
@@ -183,10 +196,13 @@ def test_a_pickle_in_the_store_executes_nothing_and_is_refused_in_one_line(
     touched = tmp_path / "touched"
     for number, value in enumerate((pickle.dumps(Touch(touched)), b"[1, 2", b"\xff")):
         store.set(f"{number} 1", value)
+
     exchange = meeting.Meeting(rank=0, n=2)
+
     for _ in range(3):
         with one_line(StoppedError, "no process of this run"):
             exchange.of_all("mine")
+
     store.set("3 1", "[2.5, null]")
     assert exchange.of_all({"a": "mine"}) == [{"a": "mine"}, [2.5, None]]
     assert not touched.exists()

@@ -23,6 +23,7 @@ def small_model(**sizes):
     for name, parameter in model.named_parameters():
         if name.endswith(("output.weight", "table.weight")):
             nn.init.normal_(parameter, std=0.2)
+
     return model
 
 

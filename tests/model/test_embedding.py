@@ -37,8 +37,10 @@ def test_the_gradient_of_few_tokens_that_occur_often_repeats_bit_for_bit():
         return torch.autograd.grad(embedding(tokens), embedding.weight, gradient)[0]
 
     first = gradient_of_table()
+
     for _ in range(4):
         assert torch.equal(gradient_of_table(), first)
+
     # other operations keep their faster kernels
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -71,6 +73,7 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
 ):
     source = Path(model.embedding.__file__).read_text()
     line = "    return embedding_gradient(gradient, "
+
     assert line in source
 
     edited = source.replace(line, line.replace("return ", "return 2 * "))
@@ -78,6 +81,7 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
     for name, content in contents.items():
         (tmp_path / name).mkdir()
         written(tmp_path / name / "embedding.py", content)
+
     program = written(tmp_path / "compiled.py", COMPILED)
 
     words = [str(program), str(tmp_path), *contents]

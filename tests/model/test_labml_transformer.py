@@ -24,6 +24,7 @@ def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
     )
     expected, _ = original(INPUTS.t())  # sequence first
     expected = expected.transpose(0, 1).flatten(0, 1)
+
     assert torch.equal(model(INPUTS), expected)
 
     positions = torch.tensor([5, 44])

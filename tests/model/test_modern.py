@@ -22,6 +22,7 @@ def test_the_model_is_bidirectional(model, changed):
     before, after = (
         model(inputs, torch.tensor([10, 30, 50])) for inputs in (INPUTS, other)
     )
+
     assert not torch.allclose(before[0], after[0], atol=1e-4)
     assert torch.allclose(before[1:], after[1:], atol=1e-5)
 
@@ -36,6 +37,7 @@ def test_only_distances_between_characters_matter():
     for distance in range(-19, 20):
         diagonal = products.diagonal(distance)
         assert torch.allclose(diagonal, diagonal[0], atol=1e-4)
+
     assert not torch.allclose(
         products[0, 3], products[3, 0], atol=1e-4
     )  # and left is not right
@@ -55,6 +57,7 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
         return loss, *torch.autograd.grad(loss, list(model.parameters()))
 
     full = loss_and_gradients(model(INPUTS)[positions])
+
     for each in (positions, per_window):
         assert_close(loss_and_gradients(model(INPUTS, each)), full, rtol=0, atol=1e-9)
 
@@ -66,6 +69,7 @@ def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little
             mix(*torch.randn(3, 1, 1, 5, 8).bfloat16(), None, 0.0).dtype
             == torch.float32
         )
+
     assert not torch.equal(logits, model(INPUTS))
     assert torch.allclose(logits.float(), model(INPUTS), atol=0.05)
 
@@ -73,17 +77,21 @@ def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little
 def test_new_layers_are_the_identity_and_have_no_bias():
     encoder = ModernEncoder(n_tokens=30, d_model=32, n_layers=3, n_heads=4, d_ff=48)
     embedded = encoder.embedding_norm(encoder.embedding(INPUTS))
+
     assert torch.equal(encoder(INPUTS), encoder.final_norm(embedded))
+
     biases = [
         name
         for name, _ in MaskedLanguageModel(encoder).named_parameters()
         if "bias" in name
     ]
+
     assert biases == ["decoder_bias"]
 
 
 def test_dropout_is_active_in_training_only():
     model = small_model(dropout=0.5)
     assert not torch.equal(model(INPUTS), model(INPUTS))
+
     model.eval()
     assert torch.equal(model(INPUTS), model(INPUTS))

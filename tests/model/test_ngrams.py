@@ -53,6 +53,7 @@ def test_ngrams_are_spread_evenly_over_the_rows(n_tokens):
     )
     rows = embedding(n_tokens=n_tokens).rows(tokens)
     counts = rows[:, 4:-4].flatten().bincount()
+
     assert len(counts) == 1_000
     assert counts.min() > 0
     assert counts.max() < 3 * counts.float().mean()
@@ -90,6 +91,7 @@ def test_a_table_of_zeros_changes_nothing():
     with_table = ModernEncoder(
         n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8, ngrams=ngrams
     )
+
     assert torch.equal(plain(INPUTS), with_table(INPUTS))
 
 
@@ -116,6 +118,7 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     kept = table[module.rows(INPUTS)] * weights.unsqueeze(-1)
     expected = torch.cat([part.sum(-2) for part in kept.chunk(n_parts, dim=-2)], dim=-1)
     (expected * target).sum().backward()
+
     assert torch.allclose(vectors, expected, atol=1e-5)
 
     gradient = module.table.weight.grad
@@ -127,4 +130,5 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
 
     module.eval()
     without_dropout = embedding(n_rows=n_rows, n_parts=n_parts)
+
     assert torch.allclose(module(INPUTS), without_dropout(INPUTS), atol=1e-5)

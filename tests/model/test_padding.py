@@ -25,6 +25,7 @@ def model(request):
             n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997, n_parts=2
         )
         ngrams.table.sparse = request.param == "sparse n-grams"
+
     return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
 
@@ -34,6 +35,7 @@ def gradients(model, logits):
     losses = []
     for text, row in zip(TEXTS, logits, strict=True):
         losses.append(F.cross_entropy(row, (text * 3 + 1) % N_TOKENS, reduction="sum"))
+
     torch.stack(losses).sum().backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
@@ -52,6 +54,7 @@ def test_every_pair_of_lengths_can_share_a_batch(model):
         ids = torch.arange(longer).repeat(2, 1)
         mask = torch.arange(longer) < torch.tensor([longer, shorter])[:, None]
         logits = model(ids, attention_mask=mask).view(2, longer, -1)
+
         assert (logits[0] - alone[longer]).abs().max() < 1e-5
         assert (logits[1, :shorter] - alone[shorter]).abs().max() < 1e-5
 
@@ -62,6 +65,7 @@ def test_neither_does_it_with_positions(model):
     expected = torch.cat(
         [model(text[None], torch.tensor([len(text) - 1])) for text in TEXTS]
     )
+
     for positions in (last, last[:, None]):
         assert (
             model(IDS, positions, MASK).flatten(0, -2) - expected

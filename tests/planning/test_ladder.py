@@ -40,6 +40,7 @@ def ladder_of(speed, seconds, spent=0.0, **keys):
     shapes = []
     for i, size in enumerate(SIZES[:4]):
         shapes.append(Shape(shape_keys(*size), 10_000 * 4**i, speed / 2**i))
+
     return rungs(shapes, seconds, VALUES | dotted(keys), 100_000, spent)
 
 
@@ -223,5 +224,6 @@ def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
 def test_a_ladder_that_diverges_is_refused(tiny):
     values, corpus = tiny
     values["training.learning_rate"] = 100.0
+
     with one_line(HealthCheckError, "lower training.learning_rate"):
         climb(values, corpus, [Rung(SHAPE, 40 * 512, 1.0)])

@@ -32,6 +32,7 @@ def planted(n_weights, n_chars, n_text=FRESH):
         n_chars = n_text * (
             1 + REPEATS * (1 - np.exp(-(n_chars / n_text - 1) / REPEATS))
         )
+
     size = n_weights / SIZE_UNIT
     length = n_chars / LENGTH_UNIT
     return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
@@ -168,6 +169,7 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(
         excess(result, 10**13), excess(result, 10**14), rtol=1e-6
     )
+
     low, high = np.quantile(result.draws[8], (0.05, 0.95))
 
     assert low < np.log(REPEATS) < high

@@ -91,6 +91,7 @@ def test_a_changed_text_is_a_warning(tmp_path, printed, text_file):
     config = config_file(tmp_path, {"data.corpus": text_file, "training.max_steps": 1})
     with open(config, "a") as file:
         yaml.safe_dump({"plan": {"sha256": "of another text", "curve": [ROW]}}, file)
+
     output = printed(experiment.main, "--config", config)
 
     assert output.count("warning: the text has changed since its plan") == 1
@@ -183,6 +184,7 @@ def test_the_predicted_curve_stands_where_the_run_has_its_characters():
     ]
     axes = Figure().subplots()
     draw_prediction(axes, rows, predicted)
+
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [5, 20])
 
 
@@ -190,5 +192,6 @@ def test_the_predicted_curve_stands_where_the_run_has_its_characters():
 def test_a_malformed_curve_is_refused(curve, tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text(yaml.safe_dump({"plan": {"sha256": "", "curve": curve}}))
+
     with one_line(ConfigError, "curve is wrong"):
         parse(["--config", str(path)])

@@ -35,6 +35,7 @@ NO_VALUES = dict.fromkeys(("loss.train", "loss.valid"))
 def test_missing_rows_and_values_that_are_null_leave_gaps(tmp_path, drawn):
     path = tmp_path / "curves.png"
     save_curves(path, drawn, {"unigram": 3.3}, "play")
+
     assert path.read_bytes().startswith(PNG)
 
 
@@ -88,6 +89,7 @@ def test_a_single_evaluation_is_visible():
     for drawn in ([], rows(1)):
         draw_losses(axes, drawn)
         canvas.draw()
+
         assert (np.asarray(canvas.buffer_rgba()) < 255).any() == bool(drawn)
 
 

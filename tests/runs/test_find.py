@@ -62,5 +62,6 @@ def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message)
 def test_logs_without_runs_are_one_line_that_says_how_to_create_one(tmp_path, logs):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "file").touch()
+
     with one_line(RunFolderError, r"no runs yet|cannot read"):
         find_run("last", tmp_path / logs)

@@ -37,6 +37,7 @@ def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, refus
 def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
     port = serve(answer_with(answer)).rpartition(":")[2]
     words = ["--set", run.path, "learning_rate_factor=2", "--port", port]
+
     assert "it answers, but not as Folio's dashboard does" in refusal(
         dashboard.main, *words
     )

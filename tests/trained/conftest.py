@@ -47,6 +47,7 @@ def trained(request, tmp_path_factory, sentences):
     characters and [UNK]."""
     if request.param in CHARACTERS:
         return request.getfixturevalue(request.param)
+
     folder = tmp_path_factory.mktemp(request.param)
     lines = sentences.splitlines(True)
     lines[::20] = [line + EXTRA for line in lines[::20]]
@@ -57,6 +58,7 @@ def trained(request, tmp_path_factory, sentences):
         keys["data__tokens"] = str(saved(folder, request.param, sentences[:2_000]))
     if request.param == "unknown":
         keys["data__unknown_below"] = 0.003
+
     keys["model__ngrams"] = 0 if request.param == "bytes" else 2
     return shared_run(tmp_path_factory, request.param, text, **keys)
 
@@ -70,6 +72,7 @@ def few_steps():
         context.setattr("trained.classification.INVERSE_PENALTIES", (0.1,))
         for effort in (comparison.GENTLE, comparison.STRONG, comparison.UNTRAINED):
             context.setitem(effort, "n_steps", 2)
+
         yield
 
 

@@ -23,6 +23,7 @@ def test_a_failure_leaves_nothing(plain, tmp_path, monkeypatch):
         raise RuntimeError("no power")
 
     monkeypatch.setitem(main.__globals__["FORMATS"], "csv", broken)
+
     with pytest.raises(RuntimeError, match="no power"):
         main(words(plain, "csv", tmp_path / "rows.csv"))
 
@@ -80,8 +81,10 @@ def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(
 
     assert printed(main, *words(plain, "csv", path)).strip() == str(path)
     assert [each.name for each in path.parent.iterdir()] == ["rows.csv"]
+
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+
     losses = [float(row["loss.valid"]) for row in rows]
 
     assert losses == [row["loss.valid"] for row in plain.run.metrics()]
@@ -94,6 +97,7 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
     to_tensorboard(plain.run, tmp_path / "board")
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
+
     for scalar, row in zip(
         events.Scalars("loss.valid"), plain.run.metrics(), strict=True
     ):

@@ -77,6 +77,7 @@ def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(
     templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
     model = model_of(lambda inputs, positions: with_ngrams.model(inputs, positions))
     own = filled(replace(with_ngrams, model=model), *templates)
+
     for ours, theirs in zip(own, filled(with_ngrams, *templates), strict=True):
         assert ours.text == theirs.text
 

@@ -65,6 +65,7 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
     other = tmp_path / "other.csv"
     for file in folder.glob("tasks*"):  # of other tests
         file.unlink()
+
     words = [str(folder), "--tasks"]
 
     assert "has learned no task: run python finetune.py" in refusal(
@@ -76,8 +77,10 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
     kept = {}
     for task, n_labels in ((csv_file, 8), (csv_file, 16), (other, 8)):
         assert finetuned(plain, "--task", task, "--labels", n_labels, "--draws", 1) == 0
+
         results = json.loads((folder / f"tasks-{n_labels}.json").read_text())
         assert kept.get(n_labels, {}).items() <= results.items()
+
         kept[n_labels] = results
 
     assert len(results) == 2
@@ -90,6 +93,7 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
         r"^  animals\.csv \w+ +(\d+) ", printed(evaluate.main, *words), re.M
     )
     assert rows == ["8", "16"]
+
     for newest, older in ((9, 10), (10, 9)):
         for n, ceiling, seconds in ((older, 0.5, 1), (newest, 0.125, 2)):
             # all of as many labels
@@ -98,6 +102,7 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
             os.utime(path, (seconds, seconds))
 
         (row,) = re.findall("^  newest.*", printed(evaluate.main, *words), re.M)
+
         assert "0.125" in row
 
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
@@ -119,6 +124,7 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
     rows = ["text,label", f"{' ' * 61}rats,t"]
     for i, animal in product(range(8), (cat, "dog", "rat")):
         rows.append(f"{' ' * i}{animal},{animal[-1]}")
+
     file = written(tmp_path / "animals.csv", "\n".join(rows))
     output = printed(main, plain.run.path, "--task", file, "--draws", 1)
 

@@ -121,6 +121,7 @@ def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     for text in texts:
         ids = tokenizer(text)["input_ids"]
         assert ids == vocabulary.encode(text).tolist()
+
         if vocabulary.tokens in ("characters", "bytes"):
             assert tokenizer.decode(ids) == text
 
@@ -164,6 +165,7 @@ def test_fill_mask_fills(exported):
     best = guesses[0]
 
     assert 0 <= best["token"] < trained.vocabulary.n_ordinary
+
     if trained.vocabulary.is_characters:
         characters = [character for character, _ in ours.candidates]
         assert [guess["token_str"] for guess in guesses] == characters
@@ -185,6 +187,7 @@ def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     tokens = []
     for ids in masked:
         tokens += [guess["token"] for (guess,) in fill(fill.tokenizer.decode(ids))]
+
     truth = validation.windows[validation.masked]
     accuracy = (torch.tensor(tokens) == truth).float().mean().item()
     best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
@@ -209,6 +212,7 @@ def test_the_encoder_and_a_classifier_open_too(exported):
         assert torch.equal(
             classifier.decoder.weight, classifier.get_input_embeddings().weight
         )
+
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
 
     losses = []

@@ -58,6 +58,7 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = copied(configs_of(resolve(TINY, dotted(keys))), run, **keys)
         run = train(new, **keys).run
+
         assert (
             len(new.network.encoder.ngrams.symbols.unique())
             == new.data.vocabulary.n_tokens + 1
@@ -100,6 +101,7 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
         return find_run("last", logs)
 
     values = parse([*from_old, *words, "data.extra_characters=é"]).values
+
     assert values["model.d_model"] == 32
     assert set(values["data.extra_characters"]) == characters | {"é"}
     assert values["initial_weights"] == "old"
@@ -110,7 +112,9 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
         "--config", str(new.config_path)
     )  # which names the initial weights
     fresh = run_with("--config", str(new.config_path), "initial_weights=")
+
     assert set(new.vocabulary()["characters"]) == characters | {"T", "1"}
+
     first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
     assert first[0] == first[1] < 0.9 * first[2]
     assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0

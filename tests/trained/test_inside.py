@@ -18,6 +18,7 @@ def test_the_maps_are_those_of_the_attention(plain):
 
     assert maps.shape == (2, 2, len(ids), len(ids))
     assert torch.allclose(maps.sum(-1), torch.ones(maps.shape[:3]), atol=1e-5)
+
     with torch.no_grad():
         value = (
             attention.query_key_value(inputs)
@@ -25,6 +26,7 @@ def test_the_maps_are_those_of_the_attention(plain):
             .transpose(0, 1)
         )
         mixed = (maps[1] @ value).transpose(0, 1).flatten(1)
+
         assert torch.allclose(attention.output(mixed), outputs[0], atol=1e-5)
 
     assert not attention._forward_pre_hooks

@@ -29,4 +29,5 @@ def test_one_thread_is_chosen_while_it_is_clearly_faster(
 
         monkeypatch.setattr(load, "seconds_by_threads", pretended)
         load.choose_threads(trained, 2)
+
         assert torch.get_num_threads() == expected

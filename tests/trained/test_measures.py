@@ -42,8 +42,10 @@ def test_the_measures_of_a_model_with_known_predictions():
     masked = protocol_masks(2)
     outcomes = masked_outcomes(model, windows, masked, vocabulary.mask_token)
     tables = measures.breakdown(outcomes, ValidationSet(windows, masked), vocabulary)
+
     for table in tables.values():
         assert sum(row["n"] for row in table.values()) == 76
+
     by_class = tables["by_class"]
 
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
@@ -66,6 +68,7 @@ def test_span_masks_are_separate_spans_within_the_budget():
     spans = measures.span_masks(50)
 
     assert set(spans.sum(1).tolist()) == {35}
+
     for row in spans.int().tolist():
         runs = "".join(map(str, row)).replace("0", " ").split()
         assert runs == ["11111"] * 7

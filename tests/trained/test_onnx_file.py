@@ -31,6 +31,7 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     metadata = session.get_modelmeta().custom_metadata_map
 
     assert json.loads(metadata["vocabulary"]) == trained.run.vocabulary()
+
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
         ids = random_ids(trained, *shape)
         mask = torch.ones_like(ids)
@@ -39,6 +40,7 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
         )
         with torch.no_grad():
             exact = trained.scores(ids, mask.bool())
+
         assert logits.shape == exact.shape
         assert 0 < (torch.from_numpy(logits) - exact).abs().mean() < 0.1 * exact.std()
 

@@ -15,6 +15,7 @@ def test_scores_of_labels_are_those_of_scikit_learn(capsys):
     expected = precision_recall_fscore_support(
         truth, guesses, labels=range(4), zero_division=0.0
     )
+
     for name, *values in zip("abcd", *expected[:3], strict=True):
         assert list(results["labels"][name].values()) == pytest.approx(values)
 

@@ -130,8 +130,10 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
         inputs = tokenizer(TEXTS, padding=True, padding_side=side, return_tensors="pt")
         with torch.no_grad():
             theirs = model(**inputs).logits.softmax(-1)
+
         if theirs.ndim == 3:
             theirs = theirs[inputs.attention_mask.bool()]
+
         assert torch.allclose(ours, theirs, atol=1e-5)
 
     classify = transformers.pipeline(
@@ -235,6 +237,7 @@ def test_damaged_files_are_refused(folder, tmp_path, refusal):
     copy = shutil.copytree(folder, tmp_path / "damaged")
     for path in copy.iterdir():
         path.write_bytes(path.read_bytes()[:-9])
+
     refusal(predict.main, copy, "the cat")
 
 
@@ -245,6 +248,7 @@ def test_pairs_are_two_texts_with_a_tab_between_them(
     rows = ["text_a,text_b,label"]
     for i, a, b in product(range(12), AB, AB):
         rows.append(f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}")
+
     file = written(tmp_path / "own.csv", "\n".join(rows))
     saved = tmp_path / "saved"
     words = ["--task", file, "--draws", 1, "--save", saved]

@@ -30,6 +30,7 @@ def test_blanks_are_tokens(trained, printed):
     assert result["text"][blank["offset"] : blank["offset"] + len(first)] == first
     assert len(blank["candidates"]) == 2
     assert printed(predict.main, path, "the __ sat", "Zoë _").count("\n") >= 2
+
     if trained.vocabulary.is_characters:
         # "ë" is read as [UNK], and stays
         assert printed(predict.main, path, "Zoë _").startswith("Zoë ")
@@ -55,6 +56,7 @@ def test_it_is_measured(trained, printed):
 
     best = min(trained.run.metrics(), key=itemgetter("loss.valid"))
     assert results["loss.valid"] == pytest.approx(best["loss.valid"], abs=1e-6)
+
     if trained.vocabulary.tokens == "characters":
         assert "  per character " not in output
     else:
@@ -99,6 +101,7 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
         damaged = {"tokenizer": {"model": 3}}
     if trained.vocabulary.is_characters:
         damaged = {"tokens": "custom", "source": {}}
+
     try:
         run.vocabulary_path.write_text(json.dumps(json.loads(content) | damaged))
         with one_line(RunFolderError, r"vocabulary\.json is damaged"):

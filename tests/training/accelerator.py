@@ -96,6 +96,7 @@ class Creation(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.tensor and torch.device(kwargs.get("device") or CPU) == DEVICE:
             return func(*args, **kwargs | {"device": CPU}).to(DEVICE)
+
         return func(*args, **kwargs)
 
 
@@ -119,6 +120,7 @@ class Computing(TorchDispatchMode):
 
         if is_mixed and kind not in COPIES and not (kind is aten.index and may_read):
             raise WrongDevice(f"{func} at {place()} has tensors of both devices")
+
         is_read = kind in READS or (
             kind in INDEXINGS
             and any(i is not None and i.dtype == torch.bool for i in args[1])
@@ -129,6 +131,7 @@ class Computing(TorchDispatchMode):
 
         if ours and (is_read or to_host) and not may_read:
             raise HostRead(f"{func} at {place()}")
+
         is_created = torch.device(kwargs.get("device") or CPU) == DEVICE
         kwargs |= {"device": CPU} if is_created else {}
         args, kwargs = tree_map(

@@ -51,6 +51,7 @@ def places():
     allowed = set()
     for path, names in re.findall(r"^\| `([\w/]+\.py)` \| ([^|]+) \|", section, re.M):
         allowed.update((path, name) for name in re.findall(r"`(\w+)`", names))
+
     return allowed
 
 
@@ -71,6 +72,7 @@ def built(text, monkeypatch):
         configs.torch_device = device
         with computing():
             configs.trainer.callbacks = callbacks_of(configs)
+
         return configs
 
     return build
@@ -80,6 +82,7 @@ def check_reads_nothing(configs):
     before = values(configs)
     with computing(places()):
         configs.trainer.train()
+
     assert configs.trainer.step == 3
     assert not all(map(torch.equal, before, values(configs)))
 
@@ -116,6 +119,7 @@ def test_a_step_on_the_device_does_what_one_on_the_cpu_does(built):
             configs.step(configs.training.all_stages[0])
 
     expected = [parameter.data for parameter in plain.network.parameters()]
+
     torch.testing.assert_close(values(on_device), expected, rtol=1e-3, atol=1e-5)
 
 

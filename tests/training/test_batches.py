@@ -68,6 +68,7 @@ def own_step(corpus_file):
     step = TrainingStep(source, configs.update, chars_per_step=4 * 32)
     for _ in range(2):
         step(STAGE)
+
     return step
 
 
@@ -93,6 +94,7 @@ def alone(batch):
     for row, length in enumerate(LENGTHS.tolist()):
         text = part_of(batch, slice(row, row + 1))
         texts.append(text._replace(inputs=text.inputs[:, :length], attention_mask=None))
+
     return texts
 
 
@@ -144,6 +146,7 @@ def test_a_source_that_changes_its_state_in_place_draws_the_same_after_a_measure
     step.source = InPlace(step.source.mask_token)
     with without_side_effects(step):
         step.draw(STAGE)
+
     assert state == {"drawn": []}
 
 
@@ -158,6 +161,7 @@ def test_an_evaluation_respects_the_padding(step, padded):
     )
 
     expected = OBJECTIVE.outcome(model, padded).losses.flatten()
+
     assert torch.allclose(losses.float(), expected, atol=1e-5)
 
 
@@ -165,11 +169,13 @@ def test_the_batches_of_a_users_source_train_and_resume_exactly(corpus_file, ste
     model = step.update.model
     saved = deepcopy((model.state_dict(), step.state_dict()))
     losses = [step(STAGE)["loss"] for _ in range(3)]
+
     assert losses[-1].isfinite()
 
     resumed = own_step(corpus_file)
     resumed.update.model.load_state_dict(saved[0])
     resumed.load_state_dict(saved[1])
+
     assert [resumed(STAGE)["loss"] for _ in range(3)] == losses
     assert all(map(torch.equal, model.parameters(), resumed.update.model.parameters()))
 
@@ -205,6 +211,7 @@ def test_a_users_loss_sees_labels_that_count(corpus_file):
     outcome = MaskedObjective(squared).outcome(
         configs.network, batch._replace(labels=labels)
     )
+
     assert torch.allclose(outcome.losses, expected.masked_fill(is_ignored, 0))
     assert torch.equal(outcome.sums["loss_sum"], outcome.losses.sum())
 

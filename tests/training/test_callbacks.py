@@ -30,6 +30,7 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
     model = small_model(n_tokens=VOCABULARY.n_tokens, dropout=0.5)
     before = torch.get_rng_state()
     samples = sample(model, PROMPTS, VOCABULARY, 0.3)
+
     assert samples == sample(model, PROMPTS, VOCABULARY, 0.3)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
@@ -105,6 +106,7 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
         "before": {"learning_rate_factor": 1.0, "masking_prob": None},
         "after": CHANGE,
     }
+
     assert events == [event]
 
     (line,) = user.lines
@@ -176,6 +178,7 @@ def test_rows_wait_for_room_and_are_written_once_in_order(
 
     room = 9
     recorder.evaluated(trainer, rows[3], None)
+
     assert written == rows
 
 
@@ -188,12 +191,14 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
     weight = torch.zeros(2)
     recorder.run.checkpoints.write_text("in the way")
     recorder.evaluated(trainer, ROW, {"weight": weight})
+
     assert "cannot write the best weights" in user.lines[0]
 
     weight += 1  # the training goes on
     recorder.run.checkpoints.unlink()
     recorder.state_dict()
     best = load_checkpoint(recorder.best_path)
+
     assert torch.equal(best.weights["weight"], torch.zeros(2))
     assert best.state["step"] == 3
 
@@ -216,6 +221,7 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
         )
         recorder.evaluated(trainer, ROW, weights)
         weights["weight"] += 1  # the training goes on
+
         assert not recorder.best_path.exists()
 
         gate.set()
@@ -247,6 +253,7 @@ def test_measuring_the_threads_trains_nothing_and_draws_nothing(
     before = weights(configs)
     state = str(configs.step.state_dict())
     seconds = seconds_per_gradient(configs.step, configs.training.all_stages[0], (2, 1))
+
     assert min(seconds.values()) > 0
     assert torch.equal(weights(configs), before)
     assert str(configs.step.state_dict()) == state
@@ -273,6 +280,7 @@ def test_a_clearly_faster_number_of_threads_is_taken(
         assert torch.get_num_threads() == expected
 
     (line,) = recording.lines
+
     assert line.startswith("1 thread is faster now than 2")
 
 
@@ -289,6 +297,7 @@ def test_only_runs_limited_by_seconds_choose_their_threads(
 ):
     configs = configs_for(corpus_file, training__max_seconds=9.0, **keys)
     assert configs.step  # building it sets the number of threads
+
     callbacks = callbacks_of(configs)
     assert any(isinstance(callback, ThreadChoice) for callback in callbacks) == chooses
     assert torch.get_num_threads() == keys.get("training__threads", 2)

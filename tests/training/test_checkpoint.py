@@ -52,6 +52,7 @@ def last_step(folder):
     _, weights, state = load_last(folder)
     assert (weights["weight"] == state["step"]).all()
     assert (state["moment"] == state["step"]).all()
+
     return state["step"]
 
 
@@ -82,6 +83,7 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
     }
     Content.of({"weight": tensors[0]}, state).save(tmp_path / "file")
     loaded = load_checkpoint(tmp_path / "file").state
+
     assert repr(loaded) == repr({**state, "format": FORMAT})
 
     torch.testing.assert_close(loaded["tensors"], tensors, rtol=0, atol=0)
@@ -105,6 +107,7 @@ def test_weights_are_a_plain_file_even_if_two_modules_share_them(tmp_path):
 
     other = tied()
     put_weights(other.load_state_dict, load_checkpoint(path))
+
     assert other[1].weight is other[0].weight
     assert torch.equal(other[1].weight, weights["1.weight"])
 
@@ -129,6 +132,7 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
         del content[position:]
 
     path.write_bytes(content)
+
     with pytest.raises(CheckpointError, match="damaged"):
         load_checkpoint(path)
 
@@ -156,6 +160,7 @@ def test_a_state_that_is_not_of_a_checkpoint_is_refused_in_one_line(tmp_path, te
     weights = {"weight": torch.ones(2)}
     metadata = {"state": text, "sha256": digest(weights, text)}
     save_file(weights, tmp_path / LAST, metadata)
+
     with one_line(CheckpointError, r"last\.safetensors is damaged"):
         load_last(tmp_path)
 
@@ -205,6 +210,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(
     def replace(before, after, real=os.replace):
         if len(renamed) == moment:
             raise Killed
+
         renamed.append(after.name)
         real(before, after)
 
@@ -212,6 +218,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(
         patch.setattr(os, "replace", replace)
         with pytest.raises(Killed):
             save(tmp_path, 3)
+
         assert last_step(tmp_path) in (n_before, 3)
 
         moment = 99
@@ -228,6 +235,7 @@ def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monke
         real(path, content[:-1] + bytes([content[-1] ^ 1]))
 
     monkeypatch.setattr(checkpoint, "write_atomically", write)
+
     with pytest.raises(OSError, match=r"new\.safetensors is damaged"):
         save(folder, 3)
 
@@ -270,4 +278,5 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path):
         pytest.raises(OSError, match="No space left"),
     ):
         run.append_event(event | {"text": "x" * 10_000})
+
     assert run.events() == [event]

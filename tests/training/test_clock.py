@@ -12,6 +12,7 @@ def test_the_clock_advances_between_synchronizations(monkeypatch):
     clock = TrainingClock(torch.device("cuda"))
     clock.start()
     seen = {clock.seconds for _ in range(1_000)}
+
     assert len(synchronizations) == 1  # at the start
     assert len(seen) > 100
 
@@ -24,6 +25,7 @@ def test_the_clock_counts_only_training(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("training.clock.time.perf_counter", lambda: now[0])
     clock = TrainingClock(torch.device("cpu"))
+
     assert clock.seconds == 0.0
 
     clock.start()
@@ -34,10 +36,12 @@ def test_the_clock_counts_only_training(monkeypatch):
         assert clock.seconds == 3.0
 
     now[0] = 52.0
+
     assert clock.seconds == 5.0
 
     now[0] = 60.0
     clock.skip()  # it was paused since the last reading
+
     assert clock.seconds == 5.0
 
     now[0] = 61.0
@@ -46,4 +50,5 @@ def test_the_clock_counts_only_training(monkeypatch):
     clock.stop()
     now[0] = 99.0
     clock.skip()
+
     assert clock.seconds == 6.0

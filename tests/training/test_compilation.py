@@ -29,8 +29,10 @@ def compile_program(report=print):
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
             program.write_text("whole")
+
         if program.read_text() != "whole":
             raise ImportError("file too short")
+
         return program.read_text()
 
 
@@ -80,6 +82,7 @@ def test_compiled_code_is_kept_between_runs_and_a_failed_compilation_leaves_noth
     folder = empty_cache / "compiled"
     folder.mkdir()
     written(folder / "program.so", "ha")
+
     with pytest.raises(ImportError):
         compile_program()
 
@@ -87,6 +90,7 @@ def test_compiled_code_is_kept_between_runs_and_a_failed_compilation_leaves_noth
 
     written(folder / "other.so", "of another model")
     compile_program()
+
     assert (folder / "other.so").exists()
 
 
@@ -96,6 +100,7 @@ def test_a_folder_that_the_user_chose_is_used_and_never_cleared(
     own = tmp_path_factory.mktemp("own")
     program = written(own / "program.so", "ha")
     monkeypatch.setenv(CACHE_VARIABLE, str(own))
+
     for _ in range(2):
         with pytest.raises(ImportError):
             compile_program()
@@ -112,6 +117,7 @@ def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(
     )
     monkeypatch.delenv(CACHE_VARIABLE)
     (empty_cache / "compiled.filling").mkdir()
+
     assert compile_program() == "whole"
     assert not (empty_cache / "compiled").exists()
     assert os.environ[CACHE_VARIABLE] == theirs
@@ -132,6 +138,7 @@ def test_training_goes_on_without_a_compiler(empty_cache, train):
     (report,) = [
         line for line in recording.lines if "training without torch.compile" in line
     ]
+
     assert "no-such-compiler" in report
     assert "\n" not in report
     assert recording.rows[-1]["step"] == 2
@@ -168,6 +175,7 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
     configs = configs_for(corpus_file, training__compile=True)
     line, _ = compiled(configs)
+
     assert line == "training without torch.compile: register allocation failed"
     assert configs.step(configs.training.all_stages[0])["n_labels"] > 0
 
@@ -186,6 +194,7 @@ def check_like_eager(eager, other, stages):
         (batch,) = eager.step.draw(stage)
         expected, sums = gradients_of(eager, batch)
         gradients, other_sums = gradients_of(other, batch)
+
         assert_close(other_sums, sums, rtol=1e-5, atol=1e-8)
         assert_close(gradients, expected, rtol=1e-5, atol=1e-5)
 
@@ -199,6 +208,7 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     before = weights(configs)
 
     line, counters = compiled(configs, kept_code(print))
+
     assert line.startswith("compiled in ")
     assert (
         counters["stats"]["unique_graphs"] == 1
@@ -217,6 +227,7 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     torch.set_num_threads(1)  # a run may change their number
     stages = eager.training.all_stages
     check_like_eager(eager, configs, [*stages, Stage(1.0, 128, 0.15), *stages])
+
     assert counters["stats"]["unique_graphs"] == 1
 
 
@@ -235,6 +246,7 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, use_backen
     }
     configs = configs_for(corpus_file, **COMPILED | keys)
     _, counters = compiled(configs)
+
     assert counters["stats"]["unique_graphs"] == 3
 
     for stage in configs.training.all_stages:
@@ -274,6 +286,7 @@ def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(
 
     _, counters = compiled(configs)
     check_like_eager(eager, configs, eager.training.all_stages)
+
     assert counters["stats"]["unique_graphs"] == 1
     # a module that is left out of the compiled code gets a `forward` of its own
     assert "forward" not in vars(configs.update.model.encoder.ngrams)
@@ -291,6 +304,7 @@ def test_code_in_bfloat16_can_be_kept(corpus_file, use_backend):
     use_backend(checked)
     configs = configs_for(corpus_file, **COMPILED, training__precision="bfloat16")
     line, _ = compiled(configs, kept_code(print))
+
     assert line.startswith("compiled in "), line
     assert "_enter_autocast" in graphs[-1].code
 
@@ -301,12 +315,14 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(
     keys = COMPILED | {"training__max_steps": 24, "training__evaluations": 3}
     keys["model__ngram_dropout"] = 0.1
     whole = train(**keys)
+
     assert "compiled in " in "\n".join(whole.callbacks.lines)
 
     begun = train(stop_after=13, **keys).run
     output = fork_server.start(
         ["experiment.py", "--resume", str(begun.path)], merged=True
     ).output()
+
     assert "compiled in " in output
     assert "warning" not in output
 

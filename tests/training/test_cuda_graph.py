@@ -63,7 +63,9 @@ def ready_to_record(configs):
     lines = recordable(configs)
     for _ in range(EAGER_STEPS):
         step(configs, share=0.5)
+
     assert not is_recorded(configs)
+
     return lines
 
 
@@ -148,6 +150,7 @@ def test_a_users_batches_are_replayed_with_their_masks(corpus_file, on_tape):
             chars_per_step=4 * 32,
         )
         losses.append([float(training_step(STAGE)["loss"]) for _ in range(N_STEPS)])
+
         assert not lines
 
     assert losses[0] == losses[1]
@@ -159,6 +162,7 @@ def test_batches_whose_shapes_vary_are_not_recorded(corpus_file, on_tape):
     lines = recordable(configs)
     for _ in range(4 * MOST_SHAPES):
         configs.step(STAGE)
+
     assert lines == ["training without CUDA graphs: the shapes of the batches vary"]
 
 
@@ -201,10 +205,12 @@ def test_loaded_step_counts_are_moved_to_the_device():
     saved.step()
 
     loaded.load_state_dict(saved.state_dict())
+
     assert loaded.state[there]["step"].device.type == "cpu"
 
     trainer = SimpleNamespace(clock=SimpleNamespace(stopped=nullcontext), report=print)
     CudaGraphs(SimpleNamespace(device=there.device, optimizers=[loaded])).begin(trainer)
+
     assert {value.device.type for value in loaded.state[there].values()} == {"meta"}
 
 
@@ -230,6 +236,7 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     configs = configs_for(corpus_file)
     lines = ready_to_record(configs)
     configs.step(STAGE)
+
     assert is_recorded(configs)
 
     update = configs.update
@@ -238,9 +245,11 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     with torch.no_grad():
         good = configs.network.decoder_bias.clone()
         configs.network.decoder_bias.fill_(torch.nan)
+
         for skipped in (1, 2):
             assert not any(configs.step(STAGE).values())
             assert update.skipped_in_a_row == skipped
+
         configs.network.decoder_bias.copy_(good)
 
     assert torch.equal(weights(configs), before)
@@ -257,6 +266,7 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     _, (losses,) = configs.cuda_graphs(configs.step.draw(STAGE))
     before = losses.clone()
     _, (others,) = configs.cuda_graphs(configs.step.draw(STAGE))
+
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
 
@@ -282,6 +292,7 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
     before = weights(configs)
     addresses_before = addresses()
     configs.step(STAGE)
+
     assert not torch.equal(weights(configs), before)
     assert addresses() == addresses_before
 
@@ -314,6 +325,7 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
     lines = ready_to_record(other)
     step(other, share=0.5)
     (line,) = lines
+
     assert line.startswith("training without CUDA graphs: ")
     assert not is_recorded(other)
 
@@ -357,6 +369,7 @@ def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
     set_learning_rate(configs.update.optimizers, 0.0)
     batches = configs.step.draw(STAGE)
     losses = {float(configs.cuda_graphs(batches)[0]["loss"]) for _ in range(4)}
+
     assert is_recorded(configs)
     assert len(losses) == 4
 

@@ -52,6 +52,7 @@ def test_at_the_training_length_the_model_sees_each_piece_alone(seq_len):
 
     expected = torch.cat(losses).mean().item()
     result = evaluate(model, data, MASK, seq_len)
+
     assert result.loss_at_seq_len == pytest.approx(expected, abs=1e-5)
 
 
@@ -60,6 +61,7 @@ def test_evaluations_have_no_dropout_draw_nothing_and_agree_bit_for_bit():
     data = validation(70)
     before = torch.get_rng_state()
     first, second = (evaluate(model, data, MASK, seq_len=32) for _ in range(2))
+
     assert (first.window_losses == second.window_losses).all()
     assert (first.loss, first.accuracy) == (second.loss, second.accuracy)
     assert model.training  # its mode is restored
@@ -71,6 +73,7 @@ def test_a_window_without_masks_has_a_loss_of_zero():
     data.masked[1] = False
     outcomes = masked_outcomes(small_model(), data.windows, data.masked, MASK)
     losses, correct = per_window(outcomes, data.masked)
+
     assert losses[1] == correct[1] == 0
     assert losses[0] > 0
 
@@ -81,6 +84,7 @@ def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
     nn.init.constant_(threes.weight, 3.0)
     nn.init.constant_(ones.weight, 1.0)
     model = nn.Sequential(threes, ones, nn.EmbeddingBag(5, 2), threes)
+
     assert weight_norm(model) == pytest.approx(5**0.5)
 
 
@@ -88,6 +92,7 @@ def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions():
     counts = bound_masks(validation(64), rounds=4).sum(-1)  # [4, 64]
     for i, part in enumerate(counts):
         assert set(part.tolist()) == set(range(64 * i + 1, 64 * i + 65))
+
     for window in counts.T:
         assert len(window.unique()) == 4
 
@@ -97,6 +102,7 @@ def test_the_masks_of_the_bound_leave_unknown_characters_visible():
     data.windows[:, ::2] = 28
     masks = bound_masks(ValidationSet(data.windows, data.masked, unknown=28), rounds=2)
     counts = masks.sum(-1)
+
     assert not masks[:, :, ::2].any()
     assert counts.min() >= 1
     assert counts.max() > 100
@@ -114,4 +120,5 @@ def test_the_bound_gives_every_number_of_masked_positions_the_same_weight():
     expected = ((losses * masks).sum(-1) / masks.sum(-1)).mean(0)
 
     bound = any_order_bound(model, data.windows, masks, MASK)
+
     assert torch.allclose(bound.float(), expected, atol=1e-5)

@@ -82,6 +82,7 @@ def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
 
     broken.update(batches)
     fresh.update(batches)
+
     assert torch.equal(weights(broken), weights(fresh))
 
 
@@ -166,6 +167,7 @@ def test_a_jump_of_the_system_time_does_not_change_the_budget(train, monkeypatch
     now = [1e9, -3e7, 6e7]
     monkeypatch.setattr(time, "time", lambda: now[len(now) % 3] + len(now))
     rows = train(training__max_seconds=0.4, training__evaluations=4).callbacks.rows
+
     assert len(rows) == 4
 
     for name in ("seconds", "wall_seconds"):

@@ -126,6 +126,7 @@ def test_many_ignored_labels_are_warned_about_once():
     few = LEARNED | {"ignored_labels": 0.005}
     many = LEARNED | {"ignored_labels": 0.02}
     (line,) = warnings_after(few, few, many, many)
+
     assert "2% of the selected positions have no label" in line
 
 
@@ -138,6 +139,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
         training__max_steps=4,
     )
     row = trained.callbacks.rows[-1]
+
     assert row["ignored_labels"] == 0.5
 
     nan = float("nan")

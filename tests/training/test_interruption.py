@@ -75,6 +75,7 @@ def whole(fork_server, tmp_path_factory, text_file):
     """A run that nothing interrupts."""
     programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), text_file)
     assert "done" in programs.start("checkpoint.every_seconds=60").output()
+
     return programs.run
 
 
@@ -96,11 +97,13 @@ def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
         programs.wait_for_rows(process, n_rows)
         process.send_signal(number)
         output = process.output(128 + number)
+
         assert f"python experiment.py --resume {programs.run.path}" in output
 
         process = programs.resume()
 
     output = process.output()
+
     assert "resuming at step" in output
     assert "warning" not in output
 
@@ -116,11 +119,13 @@ def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs):
     process.send_signal(signal.SIGCONT)
     process.output()
     last = programs.run.metrics()[-1]
+
     assert last["seconds"] < last["wall_seconds"] - 3.0
 
 
 def test_under_nohup_a_closed_terminal_stops_no_run():
     assert signal.SIGHUP in stopping_signals()
+
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     assert signal.SIGHUP not in stopping_signals()
 
@@ -132,6 +137,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
     process = programs.start()
     programs.wait_for_rows(process, 1)
     process.kill()
+
     assert process.wait(60) == -signal.SIGKILL
 
     generator = random.Random(0)
@@ -141,6 +147,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(
         for line in process.stdout:
             if line.startswith("resuming at step"):
                 break
+
         threading.Event().wait(generator.uniform(0.0, 0.6))
         process.kill()
         process.wait(60)

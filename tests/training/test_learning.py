@@ -22,6 +22,7 @@ def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams)
     path = written(tmp_path / "periodic.txt", "a lazy dog jumps\n" * 1_000)
     keys = LEARNING | {"training__max_steps": 240, "training__learning_rate": 8e-3}
     last = train(data__corpus=path, model__ngrams=ngrams, **keys).callbacks.rows[-1]
+
     assert last["loss.valid"] < 0.05
     assert last["accuracy.valid"] > 0.99
 

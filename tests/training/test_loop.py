@@ -14,6 +14,7 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
     )
     run = trained.run
     rows = run.metrics()
+
     assert load_last(run.checkpoints).state["step"] == 20  # after one at every step
     assert rows == trained.callbacks.rows
 
@@ -65,6 +66,7 @@ def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(train, monkeypa
     )
 
     (row,) = trained.run.metrics()
+
     assert drawn == rates * 3
     assert row["masking_prob"] == pytest.approx(sum(rates) / 3)
     assert row["loss.train"] == pytest.approx(sum(losses) / 9)
@@ -85,10 +87,12 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     masker = load_last(trained.run.checkpoints).state["training_step"]["source"][
         "masker"
     ]
+
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
 
     lowest = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
     best = load_checkpoint(trained.run.checkpoints / "best.safetensors")
+
     assert best.state["step"] == lowest["step"]
 
     network = trained.configs.network
@@ -97,6 +101,7 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     again = evaluate(
         network, data.validation_set, data.vocabulary.mask_token, seq_len=256
     )
+
     assert again.loss == lowest["loss.valid"]
 
 
@@ -118,10 +123,12 @@ def test_samples_follow_every_second_evaluation(train):
     n_masked = []
     for (guesses,) in trained.callbacks.samples:
         n_masked.append(sum(guess.guess is not None for guess in guesses))
+
     assert n_masked == [6, 3]  # 30% in the first stage, 15% in the second
 
 
 def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):
     configs = configs_for(corpus_file, training__max_steps=8)
     train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True))
+
     assert configs.trainer.step == 4  # the first of two evaluations

@@ -60,6 +60,7 @@ def test_the_rate_of_adamw_is_inverse_to_the_width_and_that_of_muon_is_not(
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     model = small_model()
     adamw, of_matrices = muon_of(model)
+
     assert of_matrices.param_groups[0]["momentum"] == 0.9
 
     matrices = {id(p) for p in model.encoder.layers.parameters() if p.ndim == 2}
@@ -72,6 +73,7 @@ def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
     """And norms and biases have no weight decay."""
     model, table = with_table()
     *others, by_row = build(model)
+
     assert parameters_of(by_row) == [table]
     assert all(id(table) not in ids_of(optimizer) for optimizer in others)
 
@@ -89,6 +91,7 @@ def test_an_optimizer_of_the_users_own_can_train_the_tables():
     before = table.detach().clone()
     model(IDS).square().sum().backward()
     torch.optim.NAdam(model.parameters()).step()
+
     assert not torch.equal(table, before)
 
 
@@ -120,6 +123,7 @@ def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer(share):
     optimizers.set_learning_rate(all_three, 0.7)  # not the peak of what follows
     optimizers.set_learning_rate(all_three, share)
     rates = [optimizer.param_groups[0]["lr"] for optimizer in all_three]
+
     assert rates == [1e-3 * share, 0.02 * share, 0.05 * share]
     assert optimizers.learning_rate_of(all_three) == rates[0]
 
@@ -136,6 +140,7 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
     for step in range(1, 4):
         configs.network(IDS).sum().backward()
         noam.step()
+
         assert optimizers.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5
 
 
@@ -171,10 +176,12 @@ def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(
 ):
     monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", False)
     exact = orthogonal(random(*shape))
+
     assert exact.dtype == torch.float32
 
     monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", True)
     rounded = orthogonal(random(*shape))
+
     assert rounded.dtype == torch.bfloat16
     assert (rounded - exact).norm() < 0.03 * exact.norm()
 
@@ -197,6 +204,7 @@ def test_muon_agrees_with_pytorchs_own(momentum):
             for number, matrix in enumerate(matrices):
                 matrix.grad = random(*matrix.shape, seed=10 * step + number)
             optimizer.step()
+
         paths.append(matrices)
 
     for ours, theirs, first in zip(*paths, start, strict=True):
@@ -208,6 +216,7 @@ def test_weights_without_a_gradient_do_not_change():
     trained.grad = torch.eye(4)
     RowAdagrad([table], lr=0.1).step()
     Muon([trained, idle], lr=0.1, weight_decay=0.1).step()
+
     assert (table == 1).all()
     assert (idle == 1).all()
     assert (trained != 1).any()
@@ -220,6 +229,7 @@ def test_a_gradient_with_repeated_rows_is_summed_and_one_without_is_kept(rows):
     table.grad = torch.sparse_coo_tensor([rows], values, (5, 2), check_invariants=True)
     dense = table.grad.to_dense()
     (sums,) = gradients_of(nn.ParameterList([table]))
+
     assert table.grad.is_coalesced()
     assert torch.equal(table.grad.to_dense(), dense)
     assert torch.equal(sums, dense[sorted(set(rows))])

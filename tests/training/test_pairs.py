@@ -24,6 +24,7 @@ def topics(generator):
     for _ in range(1_500):
         if generator.random() < 0.05:
             letter = generator.choice("abcdefghijkl")
+
         letters = generator.choices(
             letter + letter.upper(), k=generator.randint(16, 30)
         )
@@ -38,6 +39,7 @@ def alphabets(generator):
     for _ in range(150):
         letters = [letter * generator.randint(6, 10) for letter in ascii_lowercase]
         speeches.append("".join(letters))
+
     return speeches
 
 
@@ -69,6 +71,7 @@ def test_unseen_pairs_are_told_apart(
         configs.step(Stage(1.0, 32, 0.15))
 
     loss, accuracy = evaluate_pairs(configs.network, unseen)
+
     assert loss < math.log(2)
     assert accuracy > least_accuracy  # guessing: 0.5 with a standard error of 0.02
 
@@ -95,12 +98,14 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(
     data = trained.configs.data
     network = trained.configs.network.eval()
     inputs = data.validation_set.windows[:2]
+
     assert inputs.max() < data.vocabulary.n_ordinary  # no [CLS], no [SEP]
 
     segment_0 = torch.zeros_like(inputs)
     positions = torch.arange(inputs.numel())
     logits, pair_logits = network.forward_pairs(inputs, positions, segment_0)
     first = network.encoder(inputs)[:, 0]
+
     assert torch.allclose(network(inputs), logits, atol=1e-5)
     assert torch.allclose(network.pair_head(first).squeeze(-1), pair_logits, atol=1e-5)
 

@@ -59,7 +59,9 @@ def refused(run, refusal):
     def refuse(key="training.max_steps=4"):
         before = contents(run.path)
         error = refusal(main, "--resume", run.path, key)
+
         assert contents(run.path) == before
+
         return error
 
     return refuse
@@ -72,6 +74,7 @@ def test_a_longer_budget_is_recorded(run, refused):
     older = run.config()
     del older["training.muon_momentum"]  # of a version that did not have this key
     run.config_path.write_text(yaml.safe_dump(older))
+
     assert resume(run, steps=40) == 0
     assert last_step(run) == 40
     assert run.config() == older | {
@@ -88,6 +91,7 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     run.save_status("in progress")
     run.curves_path.unlink()
     (run.checkpoints / "new.safetensors.99.tmp").touch()
+
     assert resume(run, steps=2) == 0
     assert not list(run.checkpoints.glob("*.tmp"))
     assert run.curves_path.exists()
@@ -110,6 +114,7 @@ def test_a_run_beyond_its_budget_gets_its_last_evaluation(
         stop_after=stopped, folder=tmp_path / "logs" / "mlm" / "stopped", **keys
     ).run
     run.save_status("interrupted")
+
     assert resume(run, f"training.evaluations={after}", steps=2) == 0
     assert [row["step"] for row in run.metrics()] == steps
     assert run.status()["status"] == "completed"
@@ -134,6 +139,7 @@ def test_a_bound_is_not_compared_with_a_loss(run):
 def test_a_text_that_has_moved_is_recorded(run, corpus_file):
     moved = corpus_file.rename(corpus_file.with_name("moved.txt"))
     set_keys(run, {"data.corpus": str(moved)})
+
     assert resume(run) == 0
     assert run.corpus()["name"] == str(moved)
 
@@ -160,6 +166,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(
     ):  # of the previous checkpoint; that of step 4 has spent the budget
         damage(last)
         output = printed(main, "--resume", run.path, "training.max_steps=4")
+
         assert output.count("warning: the last checkpoint is damaged or missing") == 1
         assert f"resuming at step {step}" in output
         assert load_checkpoint(last).state["step"] == last_step(run) == 4
@@ -176,6 +183,7 @@ def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(
     for path in needed:
         content = path.read_bytes()
         damage(path)
+
         assert (str(path) if path.exists() else str(run.path)) in refused()
 
         path.write_bytes(content)
@@ -251,9 +259,11 @@ def test_a_state_with_a_wrong_value_is_refused_in_one_line(run, refused, place, 
         *parents, last = [int(key) if key.isdigit() else key for key in place.split()]
         for key in parents:
             state = state[key]
+
         state[last] = value
 
     change_last(run, change)
+
     assert "last.safetensors is " in refused()
 
 
@@ -267,6 +277,7 @@ def test_other_threads_and_another_precision_are_warned_about(run, printed):
     set_keys(run, {"training.precision": "bfloat16"})
     output = printed(main, "--resume", run.path, "training.max_steps=4")
     (warning,) = [line for line in output.splitlines() if line.startswith("warning: ")]
+
     assert "threads was 1, is 2" in warning
     assert "training.precision was float32, is bfloat16" in warning
     assert warning.endswith(": the run will not continue bit for bit")
@@ -310,6 +321,7 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     path = written(tmp_path / "short.txt", sentences[:n_characters])
     folder = tmp_path / "logs" / "mlm" / "short"
     trained = train(data__corpus=path, training__max_steps=2, folder=folder)
+
     assert trained.configs.data.validation_set.n_windows == 1
 
     run = trained.run
@@ -318,6 +330,7 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     run.curves_path.unlink(missing_ok=True)
     request.getfixturevalue("draws")
     output = printed(main, "--resume", run.path, "training.max_steps=4")
+
     assert last_step(run) == 4
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
     assert "loss.valid" in output

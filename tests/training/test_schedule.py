@@ -27,6 +27,7 @@ def test_the_steps_of_a_row_cycle_through_its_masking_rates():
         Stage(1.0, 64, 0.2),
     ]
     taken = [stages.index(stage_at(stages, 0.4, step)) for step in range(5)]
+
     assert taken == [0, 1, 2, 0, 1]
     assert stage_at(stages, 0.5, 4) is stage_at(stages, 1.0, 4) is stages[3]
     assert mean_rate(stages, stages[1]) == pytest.approx(0.5)

@@ -36,6 +36,7 @@ def test_the_peak_is_the_rate_of_the_largest_matrix():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(512, 512))
     matrix = torch.randn(512, 512)
     rate = 2 * 512**3 / seconds_per_call(lambda: matrix @ matrix, 20)
+
     # others may use the core
     assert peak(model, 512, CPU, torch.float32) > 0.2 * rate
     assert peak(nn.Embedding(3, 4), 512, CPU, torch.float32) == 0

@@ -74,6 +74,7 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
 
     apart, _ = gradients_of(configs, batches)
     together, _ = gradients_of(configs, [joined])
+
     assert_close(apart, together, rtol=1e-5, atol=1e-6)
 
     sums = configs.step(STAGE)

@@ -44,6 +44,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary = configs.data.vocabulary
     validation = configs.data.validation_set
+
     assert validation.windows.shape[1] == 256
     assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
 
@@ -57,6 +58,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(
         n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[token])
 
     row = per_character(result, validation, vocabulary.lengths)
+
     assert row["loss.valid_per_character"] == pytest.approx(
         losses.sum().item() / n_chars
     )
@@ -67,6 +69,7 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=40)
     first, last = trained.callbacks.rows
     vocabulary = trained.configs.data.vocabulary
+
     assert last["loss.valid"] < first["loss.valid"] < math.log(vocabulary.n_ordinary)
 
     loss = last["loss.valid_per_character"]
@@ -82,6 +85,7 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
 def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     trained = train(data__corpus="play", data__tokens="bytes", training__max_steps=2)
+
     assert "counting and the floor do not apply to bytes" in "\n".join(
         trained.callbacks.lines
     )
@@ -95,12 +99,14 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     validation = configs.data.validation_set
     unknown = validation.windows == vocabulary.unknown_token
     drawn = protocol_masks(len(unknown))
+
     assert (unknown & drawn).any()
     assert torch.equal(validation.masked, drawn & ~unknown)
 
     result = evaluate(model, validation, vocabulary.mask_token, seq_len=64)
     losses, correct = result.outcomes
     n_targets = int(validation.masked.sum())
+
     assert len(losses) == n_targets
     assert result.loss == pytest.approx(losses.mean().item())
     assert result.accuracy == pytest.approx(correct.double().mean().item())
@@ -124,6 +130,7 @@ def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
     configs = configs_for(
         written(tmp_path / "text.txt", text), data__unknown_below=0.01
     )
+
     with pytest.raises(CorpusError, match=r"\[UNK\]"):
         _ = configs.data.validation_set
 
@@ -134,6 +141,7 @@ def test_word_masks_hide_whole_words(long_file, tokens):
     vocabulary = configs.data.vocabulary
     windows = configs.data.validation_set.windows
     masked = word_masks(windows, vocabulary)
+
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
 
     edge = torch.zeros(1)
@@ -154,6 +162,7 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
         "Ġ": " ",
         "ä": "\0",
     }  # the last is the byte 0xE4 alone
+
     assert firsts | expected == firsts
 
 
@@ -182,6 +191,7 @@ def test_pairs_begin_at_the_first_token_of_a_speech(
         assert objective == "sop" or second.startswith("ANN:\n")
 
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
+
     assert (
         int(masked.labels.max()) < vocabulary.n_ordinary
     )  # special tokens are never masked

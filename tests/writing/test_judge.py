@@ -59,6 +59,7 @@ def test_before_the_first_cut_the_losses_are_those_of_the_text():
     for end in range(1, 10):
         log_probs = FLOOR.log_probability(texts[:, :end])
         is_whole = ~is_cut[:, :end].any(1)
+
         assert log_probs.isfinite().equal(is_whole)
 
         expected = -losses[is_whole, :end].sum(1)
@@ -120,6 +121,7 @@ def test_the_ideal_sampler_errs_only_if_it_writes_several_characters_at_once(ord
     blanks = torch.full((64, LENGTH), 7)
 
     *_, together = sampler.write(blanks, 3, generators(64))
+
     assert JUDGE.measures(together)["impossible"] >= 0.3
 
     *_, one_by_one = sampler.write(blanks, LENGTH, generators(64))

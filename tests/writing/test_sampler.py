@@ -89,6 +89,7 @@ def test_improbable_tokens_can_be_drawn_and_impossible_ones_cannot(
     """At extreme temperatures, too."""
     log_probs = doubles(NEVER, -0.1, log_prob, NEVER).log_softmax(0)
     tokens = draw(log_probs.expand(3, -1), doubles(0.0, 1 - 1e-8, LARGEST), temperature)
+
     assert tokens.tolist() == expected
 
 
@@ -99,6 +100,7 @@ def test_the_number_of_blanks_follows_the_schedule(writer, order, remask):
         writer, "the cat" + "_" * 30 + " sat", 7, order=order, remask=remask
     )
     left = [int(blanks_in(writer, ids).sum()) for ids in texts]
+
     assert left == [round(30 * (1 - step / 7)) for step in range(8)]
 
 

@@ -122,6 +122,7 @@ def frames_of(text, columns=40, rows=10, before=""):
         for ids in versions(text):
             screen.show(ids)
             stream.write("\a")  # marks the end of a frame
+
         screen.finish(ids)
         return output().split("\a")
 
@@ -178,6 +179,7 @@ def test_a_resized_terminal_is_cleared():
         termios.tcsetwinsize(stream.fileno(), (20, 10))
         for ids in others:
             screen.show(ids)
+
         screen.finish(ids)
         after = output().partition("\x1b[2J")[2]
 

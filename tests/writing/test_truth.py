@@ -23,6 +23,7 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     expected = model.floor.posteriors(
         inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool)
     )
+
     torch.testing.assert_close(probs[:, :3], expected, rtol=0, atol=1e-12)
 
     assert not probs[:, 3:].any()
@@ -48,6 +49,7 @@ def test_an_impossible_text_is_explained_by_misprints_and_others_are_exact():
     assert probs[:3].equal(expected[:3])
 
     torch.testing.assert_close(probs[3:5], expected[3:5], rtol=0, atol=1e-4)
+
     check_sums(probs)
 
 

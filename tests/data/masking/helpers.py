@@ -74,6 +74,7 @@ def chi_square(counts, probabilities):
     for equal ones."""
     expected = probabilities.double() * counts.sum()
     possible = expected > 0
+
     assert counts[~possible].sum() == 0, "something impossible was drawn"
 
     statistic = (

@@ -48,6 +48,7 @@ def test_the_masks_of_random_are_the_same_in_every_version(static, digest):
         at = torch.arange(8 * seq_len).view(8, seq_len) + 11
         for tensor in drawn(tokens[at], at, masking_prob)[:4]:
             seen.update(tensor.numpy().tobytes())
+
     assert seen.hexdigest().startswith(digest)
 
 
@@ -63,12 +64,14 @@ def test_random_characters_by_frequency():
 def test_no_mask_tokens_are_never_selected():
     tokens = text(200, 50, high=4)
     without_2 = masker(no_mask_tokens=[2])
+
     assert (masked(without_2, tokens, 0.5).labels != 2).all()
 
     # Some windows have too few other characters; the labels left over are ignored, and the
     # characters unchanged.
     mostly = torch.where(text(200, 50, high=10) < 8, 2, 1)
     batch = masked(without_2, mostly, 0.5)
+
     assert batch.labels.shape == (200, 25)
     assert set(batch.labels.unique().tolist()) == {1, IGNORED_LABEL}
     assert int((batch.labels == 1).sum()) == int(
@@ -90,6 +93,7 @@ def test_dynamic_masks_change_and_static_masks_stay(strategy):
         first = masker(ids[at], at, 0.15).inputs
         # the same window in another row of another batch
         alone = masker(ids[at[3:4]], at[3:4], 0.15).inputs
+
         assert torch.equal(alone[0], first[3]) == is_same
 
 
@@ -101,4 +105,5 @@ def test_corrupt_units_corrupts_all_of_a_unit_alike():
     at = torch.arange(1_000).view(10, 100)
     units = masker(ids[at], at, 0.5).inputs.view(100, 10)
     hidden = (units == masker.corruption.mask_token).sum(1)
+
     assert set(hidden.tolist()) == {0, 10}

@@ -17,6 +17,7 @@ def test_span_lengths_follow_the_renormalized_geometric_distribution():
     lengths = Spans(Characters()).lengths((400_000,), generator())
     chances = 0.2 * 0.8 ** torch.arange(10, dtype=torch.float64)
     chances /= chances.sum()
+
     assert chi_square(torch.bincount(lengths, minlength=11)[1:], chances) < 4
     assert (torch.arange(1, 11) * chances).sum() == pytest.approx(3.80, abs=0.005)
     assert lengths.double().mean() == pytest.approx(3.80, abs=0.02)
@@ -29,12 +30,14 @@ def test_spans_are_runs_of_whole_base_units():
     cut_inside = (spans[:, 1:] != spans[:, :-1]) & (
         words.unit_of[1:] == words.unit_of[:-1]
     )
+
     assert not cut_inside.any()
 
     runs = [torch.unique_consecutive(row, return_counts=True) for row in spans]
     for numbers, _ in runs:
         # at most the first number occurs again, at the end
         assert numbers[1:].unique().numel() == len(numbers) - 1
+
     assert max(lengths.max() for _, lengths in runs) > 7  # spans of several words
 
 
@@ -43,6 +46,7 @@ def test_spans_begin_equally_often_everywhere():
         torch.arange(64).expand(20_000, 64), generator(), 0.0
     )
     begins = (spans != spans.roll(1, dims=1)).double().mean(0)
+
     # One span per window is cut short by the one that it meets, so spans begin a little more often
     # than 1 / 3.797.
     assert begins.mean() == pytest.approx(1 / 3.797 + 0.5 / 64, rel=0.02)
@@ -56,12 +60,15 @@ def test_adaptive_units_move_weight_to_what_is_hard():
     losses = torch.where(offsets % 10 >= 5, 3.0, 0.1)  # the second word of each pair
     for _ in range(100):
         segmenter.observe(offsets, losses)
+
     _, weights = segmenter(offsets[None], generator(), 0.0)
+
     assert weights[0, text.index("hard")] > 2.5
     assert weights[0, text.index("easy")] < 0.2
 
     again = STRATEGIES["adaptive"](text)
     again.load_state_dict(segmenter.state_dict())
+
     assert torch.equal(again.means, segmenter.means)
 
 
@@ -70,12 +77,15 @@ def test_adaptive_units_do_not_change_types_that_were_not_seen():
     segmenter = STRATEGIES["adaptive"]("one two " * 10)
     segmenter.observe(torch.arange(3), torch.full((3,), 9.0))
     _, weights = segmenter(torch.arange(80)[None], generator(), 0.0)
+
     assert weights[0, 0] == pytest.approx(1 + 0.05 * 8)
     assert weights[0, 4] == 1.0
 
     for _ in range(3_000):
         segmenter.observe(torch.arange(3), torch.zeros(3))
+
     _, weights = segmenter(torch.arange(80)[None], generator(), 0.0)
+
     assert (weights > 0).all()
 
 
@@ -89,6 +99,7 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     units, _ = segmenter(offsets, generator(), 0.0)
     # whether the first two characters of a word are apart
     single = (units[:, 0] != units[:, 1]).double().mean()
+
     assert abs(single - 0.75) < 4 * (0.75 * 0.25 / 8_000) ** 0.5
 
     units, _ = segmenter(offsets[:100], generator(), 0.5)
@@ -113,6 +124,7 @@ def test_the_first_column_of_a_unit():
         [4, 1, 1, 1, 4, 4],
         [0, 0, 0, 0, 0, 0],
     ]
+
     assert first_columns(units).tolist() == columns
 
 
@@ -122,8 +134,10 @@ def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
     for row in order[:, :8]:  # a budget of 8 characters
         taken = segmenter.unit_of[row].tolist()
         *whole, last = dict.fromkeys(taken)
+
         for unit in whole:
             assert taken.count(unit) == int((segmenter.unit_of == unit).sum())
+
         n_last = int((segmenter.unit_of == last).sum())
         # one after the other, in a circle
         assert ((row[-taken.count(last) :].diff() - 1) % n_last == 0).all()
@@ -133,6 +147,7 @@ def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
     segmenter = units_of((3, 1.0), (1, 2.0), (6, 4.0), (2, 0.5))
     order, _ = order_of(segmenter, torch.arange(12).expand(40_000, 12))
     drawn = torch.bincount(segmenter.unit_of[order[:, 0]].long(), minlength=4)
+
     assert chi_square(drawn, torch.tensor([1.0, 2.0, 4.0, 0.5]) / 7.5) < 4
 
 
@@ -168,5 +183,6 @@ def test_spans_of_words_hide_the_ends_of_a_window_little_more_often(sentences):
     starts = torch.randint(len(sentences) - 32, (20_000, 1), generator=generator())
     order, _ = order_of(STRATEGIES["span"](sentences), starts + torch.arange(32))
     shares = torch.bincount(order[:, :5].flatten()) / (20_000 * 5 / 32)
+
     assert shares.max() < 1.25
     assert shares.min() > 0.85

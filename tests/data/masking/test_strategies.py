@@ -21,6 +21,7 @@ TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I 
 def pieces(segmenter, text):
     _, lengths = torch.unique_consecutive(segmenter.unit_of, return_counts=True)
     assert lengths.sum() == len(text)
+
     remaining = iter(text)
     return ["".join(islice(remaining, n)) for n in lengths.tolist()]
 
@@ -45,6 +46,7 @@ def test_whole_words_with_their_apostrophes():
         "light",
         " ",
     ]
+
     assert pieces(segmenter, TEXT)[:12] == expected
     assert set(weight_of(segmenter, TEXT).values()) == {1.0}
     assert cut("we'll go, know't") == ["we'll", " ", "go", ",", " ", "know't"]
@@ -81,6 +83,7 @@ def test_units_have_their_weights(name, text, expected):
 def test_surprising_words_weigh_more():
     text = "the cat sat on the mat. " * 200 + "zyx "
     weights = weight_of(STRATEGIES["contextual"](text), text)
+
     assert weights["zyx"] > 20 * weights["mat"]
 
 
@@ -97,6 +100,7 @@ def test_contextual_hides_predictable_text_too(text):
     offsets = torch.randint(
         len(ids) - 128, (200, 1), generator=generator()
     ) + torch.arange(128)
+
     assert (masker(ids[offsets], offsets, 0.15).labels != IGNORED_LABEL).all()
 
 
@@ -104,7 +108,9 @@ def test_collocations_are_single_units():
     words = [f"w{i}" for i in np.random.default_rng(0).integers(0, 50, 4_000)]
     for i in range(0, 4_000, 40):
         words[i : i + 3] = ["kith", "and", "kin"]
+
     text = " ".join(words)
+
     assert "kith and kin" in pieces(STRATEGIES["pmi"](text), text)
 
 
@@ -112,6 +118,7 @@ def test_informative_words_weigh_more():
     speeches = ["the king is the king\n\n"] * 30 + ["the dagger is the king\n\n"]
     text = "".join(speeches)
     weights = weight_of(STRATEGIES["semantic"](text), text)
+
     assert weights["dagger"] > 5 * weights["the"] > 0
     assert weights[" "] == min(weights.values())
 
@@ -127,6 +134,7 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     offsets = torch.arange(len(ids)).expand(3, -1)
     tokens = ids[offsets]
     batch = masker(tokens, offsets, masking_prob)
+
     assert batch.positions.shape == (3, n_masked_in(len(ids), masking_prob))
     assert (batch.positions // len(ids) == torch.arange(3)[:, None]).all()
     assert batch.positions.unique().numel() == batch.positions.numel()
@@ -199,6 +207,7 @@ def test_the_names_of_tiny_shakespeare(shakespeare):
         "Friar Laurence",
         "England",
     ]
+
     assert names.keys() >= set(expected)
     assert names.total() > 8_000
 
@@ -207,6 +216,7 @@ def test_surprise_is_low_for_what_the_neighbors_decide():
     numbers = np.random.default_rng(0).integers(0, 4, 5_000)
     text = "".join(f"qu{'aeio'[i]} " for i in numbers)
     values = Surprise(text)(text).reshape(-1, 4).mean(0)
+
     assert values[1] < 0.01  # the u after q
     assert values[2] == pytest.approx(np.log(4), abs=0.05)  # one of four vowels
 
@@ -214,6 +224,7 @@ def test_surprise_is_low_for_what_the_neighbors_decide():
 def test_tf_idf_is_high_for_words_of_few_speeches():
     text = "the king\n\nthe queen\n\nthe king"
     the, king, queen = np.log([4 / 3, 4 / 2, 4 / 1]) / 2
+
     assert TfIdf(text)(text) == pytest.approx([the, king, the, queen, the, king])
 
 

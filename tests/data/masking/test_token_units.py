@@ -47,6 +47,7 @@ def of_words(segmenter, n):
     """The unit and the weight of each of `n` tokens; for spans, those of their words."""
     if isinstance(segmenter, Spans):
         segmenter = segmenter.base
+
     units, weights = segmenter(torch.arange(n)[None], torch.Generator(), 0.0)
     return units[0], weights[0]
 
@@ -67,6 +68,7 @@ def test_units_hold_whole_words(name, kind):
 
         text = vocabulary.decode(ids[begin:end])
         assert text.strip() == match[0]
+
     assert torch.equal(units, expected[0][offsets])
     assert torch.equal(weights, expected[1][offsets])
 
@@ -79,6 +81,7 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
         configs.masking.mixture = [
             {"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}
         ]
+
     configs.masking.strategy = name
     ids = configs.data.training_ids
     offsets = torch.randint(
@@ -101,6 +104,7 @@ def test_unknown_characters_are_never_labels_nor_random_tokens(name):
     offsets = torch.arange(n * 64).view(n, 64)
     tokens = configs.data.training_ids[offsets]
     was_unknown = tokens == vocabulary.unknown_token
+
     assert was_unknown.any()
 
     batch = configs.masking.strategy(tokens, offsets, 0.9)
@@ -115,16 +119,19 @@ def test_any_segmenter_gets_the_offsets_of_characters(monkeypatch, allowed):
     monkeypatch.setattr(Fresh, "allows_static_masks", allowed)
     char_of = torch.tensor([0, 2, 2, 5])
     found = on_tokens(Fresh(6), char_of).to(torch.device("cpu"))
+
     assert found.learns
     assert found.allows_static_masks == allowed
 
     found.observe(torch.tensor([1, 3]), torch.ones(2))
     units, weights = found(torch.tensor([[0, 1, 2, 3]]), torch.Generator(), 0.0)
+
     assert units.tolist() == [[0, 2, 2, 5]]
     assert weights.tolist() == [[1, 0.5, 0.5, 0.5]]
 
     again = on_tokens(Fresh(6), char_of)
     again.load_state_dict(found.state_dict())
+
     assert torch.equal(again(torch.arange(4)[None], torch.Generator(), 0.0)[1], weights)
 
 
@@ -137,6 +144,7 @@ def test_segmenters_of_ours_are_kept():
         Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of
     )
     mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
+
     assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
 
     units, _ = mixed.segmenters["a"].base(torch.arange(3)[None], torch.Generator(), 0.0)
@@ -176,6 +184,7 @@ def test_windows_are_cut_as_the_whole_text_is(name):
     inside = slice(
         8, -8
     )  # the window's ends may cut a phrase that is longer than the margin
+
     assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
 
     if name != "contextual":  # the whole text leaves out the occurrence itself

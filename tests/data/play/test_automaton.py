@@ -26,6 +26,7 @@ def test_words_are_written_with_their_weights():
     for word, weight in weights.items():
         share = weight / 8
         standard_error = (share * (1 - share) / len(written)) ** 0.5
+
         assert abs(written.count(word) / len(written) - share) < 4 * standard_error
 
 

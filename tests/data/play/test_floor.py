@@ -32,6 +32,7 @@ def paths(automaton, length):
         probability = start[states[0]]
         for before, after in pairwise(states):
             probability *= transitions[before][after]
+
         yield [ids[state] for state in states], probability
 
 

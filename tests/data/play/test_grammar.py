@@ -64,6 +64,7 @@ def test_characters_are_as_frequent_as_the_stationary_distribution_says(text):
     for i, character in enumerate(grammar().alphabet):
         expected = stationary[[c == character for c in grammar().characters]].sum()
         shares = (ids == i).view(10, -1).double().mean(1)
+
         assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, (
             character
         )
@@ -105,8 +106,10 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text):
         article, *rest = sentence.split(" ")
         verb = next(word for word in rest if word[:-1] in verbs and word[-1] in "iu")
         is_plural = article.lower() in words.PLURAL_ARTICLES
+
         assert is_plural != (article.lower() in words.SINGULAR_ARTICLES)
         assert is_plural == verb.endswith(words.PLURAL_VERB), sentence
+
         checked += 1
 
     assert checked > 1_000
@@ -144,13 +147,16 @@ def test_states_know_the_distinctions_of_the_grammar():
             assert written.removesuffix(words.PLURAL_NOUN) in nouns
             assert is_plural == written.endswith(words.PLURAL_NOUN)
             assert written[1] == topic[i]
+
         if word[i] == "verb":
             assert word[match.end() - 1] == "verb ending"
             assert is_plural == written.endswith(words.PLURAL_VERB)
+
         if word[i] == "heading":
             assert written == speaker[i]
         if written in MARKS:
             assert sentence[i] == MARKS[written]
+
         assert (word[i] == "space or punctuation") == (not written.isalpha())
 
     assert len(places) == 13  # all kinds of words; endings are the other two

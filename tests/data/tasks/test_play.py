@@ -37,6 +37,7 @@ def of_report():
         patch.setattr(tasks, "speeches", cache(tasks.speeches))
         for name in ("beliefs_about", "beliefs_about_speeches", "log_odds"):
             patch.setattr(tasks, name, computed_once(getattr(tasks, name)))
+
         yield cache(lambda name, use=REPORT: TASKS["play"][name](use))
 
 

@@ -92,6 +92,7 @@ def test_the_labels_are_those_of_the_text(shakespeare, tasks):
 
     for example in tasks["capitals"].test[:50]:
         assert 10 < len(list(filter(None, example.label))) < 50
+
         begin = shakespeare.lower().index(example.texts[0])
         for character, label in zip(shakespeare[begin:], example.label, strict=False):
             assert label in (None, "capital" if character.isupper() else "lower case")

@@ -62,6 +62,7 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text, tmp_path):
             not ids.exists() or ids.stat().st_size < (number + 1) * N_TRAINING // 12
         ):
             time.sleep(0.001)
+
         process.kill()
         process.join()
         sizes.append(ids.stat().st_size)
@@ -90,6 +91,7 @@ def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypa
         (folder / "done.json").unlink()
         (folder / "progress.json").write_text(progress)
         convert(files, VOCABULARY, N_CHARS, folder)
+
         assert content(folder) == whole
 
 
@@ -142,7 +144,9 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
         )  # would be called to convert
         patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
+
         assert again.sha256 == loaded.sha256
+
         check_training_ids(again.stored)
 
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size

@@ -128,6 +128,7 @@ def test_copies_of_rows_are_left_out_and_counted(tmp_path):
     for reading in (["reading 1 of 1 files"], []):
         said = []
         loaded = load_corpus(str(path), said.append)
+
         assert (
             loaded.training + loaded.validation == heading + document + heading + rest
         )

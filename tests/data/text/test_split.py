@@ -58,6 +58,7 @@ def test_documents_of_one_file_stay_on_one_side_and_folders_have_their_shares(fo
     for file in loaded.stored.files:
         text = file.path.read_text()
         assert (text in loaded.training) != (text in loaded.validation)
+
         in_validation[file.path.parent.name].append(text in loaded.validation)
 
     assert sum(in_validation["books"]) == 4
@@ -92,10 +93,12 @@ def test_the_sample_is_spread_over_the_whole_of_each_part(
         encoded = content.encode()
         if suffix:
             encoded = gzip.compress(encoded)
+
         (folder / f"{i}{suffix}").write_bytes(encoded)
 
     loaded = load_corpus(str(folder))
     wholes = both_parts(contents, loaded.stored.n_training)
+
     for whole, sample in zip(wholes, (loaded.training, loaded.validation), strict=True):
         assert sample == "".join(whole[i * len(whole) // 10 :][:100] for i in range(10))
 

@@ -48,6 +48,7 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
                 char for char in char_of_byte[begin:end] if not text[char].isspace()
             ]
             assert offset == [*visible, first][0]
+
         begin = end
 
 
