@@ -112,7 +112,7 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
     """The reader's speed on a file of characters that is not in the operating system's cache, and
     then once more."""
     torch.set_num_threads(1)
-    windows = data_of(text, "characters", cache).windows
+    windows = data_of(text, "characters", cache).training_windows
 
     # to evict it from the operating system's cache
     with open(next(cache.rglob("training.ids")), "rb") as file:

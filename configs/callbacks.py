@@ -67,8 +67,8 @@ def callbacks_of(
     callbacks.append(WeightNorm())
     callbacks.append(ShareOfPeak(n_started()))
 
-    if isinstance(c.data.windows, Prefetched):
-        callbacks.append(DataWaiting(c.data.windows))
+    if isinstance(c.data.training_windows, Prefetched):
+        callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:

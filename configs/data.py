@@ -73,7 +73,7 @@ class DataConfigs(Branch):
     training_ids: "torch.Tensor"
     validation_ids: "torch.Tensor"
     counts: "tuple[torch.Tensor, torch.Tensor]"
-    windows: "Windows | Prefetched"
+    training_windows: "Windows | Prefetched"
     validation_set: "ValidationSet"
 
 
@@ -138,8 +138,8 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
     return training, validation
 
 
-@option(DataConfigs.windows)
-def windows(c: DataConfigs) -> "Windows | Prefetched":
+@option(DataConfigs.training_windows)
+def training_windows(c: DataConfigs) -> "Windows | Prefetched":
     root = c.root()
     longest = max(row["seq_len"] for row in root.training.stages)
     n_tokens = len(c.training_ids)

@@ -239,7 +239,7 @@ def source(c: Configs) -> "BatchSource":
         return own_batches(c, eager_objective(c))
     from data.masked_windows import MaskedWindows
 
-    return MaskedWindows(c.data.windows, c.masking.strategy)
+    return MaskedWindows(c.data.training_windows, c.masking.strategy)
 
 
 @option(Configs.step)

@@ -48,10 +48,11 @@ def test_a_large_text_trains_as_it_does_in_memory(tmp_path, train, monkeypatch):
 
 def test_waiting_for_a_slow_disk_is_reported(text, train):
     configs = configs_for(text, training__max_steps=4)
-    draw = configs.data.windows.windows.draw
-    configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[
-        1
-    ]
+    draw = configs.data.training_windows.windows.draw
+    configs.data.training_windows.windows.draw = lambda *shape: (
+        time.sleep(0.1),
+        draw(*shape),
+    )[1]
     recorded = train(configs, data__corpus=text).callbacks
     assert all(row["waiting"] > 0.05 for row in recorded.rows)
     waited = [line for line in recorded.lines if "waited for the disk" in line]

@@ -181,7 +181,7 @@ def test_pairs_begin_at_the_first_token_of_a_speech(
     }
     configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
     vocabulary = configs.data.vocabulary
-    batch = configs.data.windows.draw(16, 64)
+    batch = configs.data.training_windows.draw(16, 64)
 
     for ids, segments in zip(batch.tokens, batch.extras["segments"], strict=True):
         assert vocabulary.decode(ids[:1]) == "[CLS]"

@@ -113,7 +113,8 @@ def windows_of(folder, seq_len, weights, within_documents):
 def test_weights_are_the_shares_of_the_windows(folder, within_documents):
     data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], within_documents)
     texts = [
-        data.vocabulary.decode(window) for window in data.windows.draw(4_000, 32).tokens
+        data.vocabulary.decode(window)
+        for window in data.training_windows.draw(4_000, 32).tokens
     ]
     of_code = [text for text in texts if "cä" in text]
 
@@ -142,4 +143,4 @@ WRONG = {
 @pytest.mark.parametrize(("message", "weights"), WRONG.items())
 def test_wrong_weights_are_refused_in_one_line(folder, weights, message):
     with one_line((ConfigError, CorpusError), message):
-        _ = windows_of(folder, 128, weights, True).windows
+        _ = windows_of(folder, 128, weights, True).training_windows
