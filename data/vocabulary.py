@@ -8,7 +8,7 @@ needs less: `data.tokens.custom` says what.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -85,6 +85,11 @@ class Vocabulary:
             )
 
         return torch.from_numpy(ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        """Token ids of each text, as `encode` gives them."""
+        lengths = [len(text) for text in texts]
+        return list(self.encode("".join(texts)).split(lengths))
 
     @cached_property
     def _id_of_code(self) -> np.ndarray:

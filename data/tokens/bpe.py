@@ -11,16 +11,13 @@ from typing import Any
 
 import data.corpus
 from data.corpus import Corpus
+from data.tokens.by_word import SPLIT
 from data.tokens.errors import TokensError
 from data.tokens.subwords import library, read_tokenizer, renumbered
 from runs.files import write_atomically
 
 MIN_FREQUENCY = 2
 VERSION = 2  # of the training; a new version ignores cached tokenizers
-# Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of
-# space up to the last newline. No match crosses a newline before a non-space or depends on what
-# follows it, so a text may be cut there.
-SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s*\n|\s+(?!\S)|\s"
 
 
 def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, Any]:

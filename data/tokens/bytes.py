@@ -1,6 +1,6 @@
 """Vocabularies whose tokens are pieces of UTF-8, and the bytes as tokens."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -106,6 +106,10 @@ class ByteVocabulary(PiecesOfUtf8):
         return torch.from_numpy(
             np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)
         )
+
+    def encode_batch(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        lengths = [len(text.encode()) for text in texts]
+        return list(self.encode("".join(texts)).split(lengths))
 
     def description(self) -> dict[str, Any]:
         return {"tokens": self.tokens, "special_tokens": self.special_tokens}

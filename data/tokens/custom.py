@@ -73,6 +73,9 @@ class CustomVocabulary(PiecesOfUtf8):
 
         return ids
 
+    def encode_batch(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        return [self.encode(text) for text in texts]
+
     def description(self) -> dict[str, Any]:
         return {
             "tokens": CUSTOM,

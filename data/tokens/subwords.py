@@ -4,13 +4,17 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from data.tokens import SUBWORDS
+from data.tokens.by_word import WORDS, is_by_word
 from data.tokens.bytes import PiecesOfUtf8
 from data.tokens.errors import TokensError, as_tokens_error
 from data.vocabulary import MASK, PAD, UNK
@@ -19,6 +23,8 @@ from runs.reading import read_bytes
 # by their names, even if the file does not call them special
 SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}
 PIECE = 1 << 17  # characters that a core encodes at once
+MOST_KNOWN = 1 << 18  # words whose tokens are remembered, in some 50 MB
+LONGEST_KNOWN = 40  # characters of these words
 CUT = re.compile(r"\n(?=\S)")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 TRIAL = "A trial,\n 1 é 中.\n"  # encoded by each tokenizer when it is loaded
@@ -178,24 +184,60 @@ class SubwordVocabulary(PiecesOfUtf8):
 
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.number_tokens(texts, special)
+        self._no_text = {self.padding_token, self.mask_token}
+        self._is_by_word = is_by_word(tokenizer)
+        self._known: dict[str, bytes] = {}  # ids of words
 
     def encode(self, text: str) -> torch.Tensor:
         """Token ids (int64) of a text. Raises TokensError if a part of it has no token."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        """Token ids (int64) of each text. Raises TokensError if a part of one has no token.
+
+        The tokenizer encodes the different parts on all cores. Words are remembered.
+        """
+        parts = [self._parts_of(text) for text in texts]
+        different = set(chain.from_iterable(parts))
+        known = self._known  # other threads may add words to it
+        ids_of = {part: known[part] for part in different if part in known}
+        new = self._ids_of(list(different.difference(ids_of)))
+        ids_of |= new
+        if len(known) > MOST_KNOWN:
+            self._known = known = {}
+        known |= {word: ids for word, ids in new.items() if len(word) <= LONGEST_KNOWN}
+
+        encoded = []
+        for of_text in parts:
+            ids = np.frombuffer(b"".join(map(ids_of.__getitem__, of_text)), np.int32)
+            encoded.append(torch.from_numpy(ids.astype(np.int64)))
+
+        return encoded
+
+    def _parts_of(self, text: str) -> list[str]:
+        """The parts of a text that are encoded by themselves."""
         pieces = list(pieces_of(text, PIECE))
+        if self._is_by_word:
+            return [word for piece in pieces for word in WORDS.split(piece)]
+        return pieces
+
+    def _ids_of(self, parts: list[str]) -> dict[str, bytes]:
+        """The token ids of texts that are not cut, as bytes of int32."""
         with as_tokens_error("the tokenizer cannot encode the text"):
             encodings = self._tokenizer.encode_batch_fast(
-                pieces, add_special_tokens=False
+                parts, add_special_tokens=False
             )
 
-        ids = torch.cat(
-            [torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings]
-        )
-        if torch.isin(ids, torch.tensor([self.padding_token, self.mask_token])).any():
+        lists = [encoding.ids for encoding in encodings]
+        if not self._no_text.isdisjoint(chain.from_iterable(lists)):
             raise TokensError(
                 f"the tokenizer reads {PAD} or {MASK} in the text as a special token: remove it"
             )
 
-        return ids
+        return {
+            part: array("i", ids).tobytes()
+            for part, ids in zip(parts, lists, strict=True)
+        }
 
     def description(self) -> dict[str, Any]:
         return {
