@@ -33,6 +33,17 @@ class DataConfigs(Branch):
             reference=True,
         ),
     ] = "auto"
+    column: Annotated[
+        str,
+        Key(
+            "the field of JSON, CSV or Parquet to read, such as meta.body; empty: text"
+        ),
+    ] = ""
+    documents: Annotated[
+        Literal["auto", "files", "rows", "lines", "paragraphs"],
+        Key("auto: files and rows; or the lines or paragraphs of each"),
+    ] = "auto"
+    raw: Annotated[bool, Key("read JSON, CSV, HTML and XML as they are")] = False
     sampling: Annotated[
         Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")
     ] = "random"
@@ -80,12 +91,14 @@ class DataConfigs(Branch):
 @option(DataConfigs.loaded)
 def corpus(c: DataConfigs) -> "Corpus":
     from data.corpus import load_corpus
+    from data.text.sources import Reading
 
     if is_reference(c.corpus):
         from configs.own_code import own_corpus
 
         return own_corpus(c.corpus)
-    return load_corpus(c.corpus, announce)
+    reading = Reading(c.column, c.documents, c.raw)
+    return load_corpus(c.corpus, announce, reading)
 
 
 @option(DataConfigs.vocabulary)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from data.text.sources import CorpusError, is_unicode, not_text
+from data.text.sources import CorpusError, Reading, is_unicode, not_text
 from data.text.stored import StoredText, path_of_large_text
 from runs.reading import read_bytes
 
@@ -28,6 +28,7 @@ CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
 # bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
 IN_MEMORY = 4_000_000
+AS_USUAL = Reading()
 
 BANNER = """\
 ================================================================================
@@ -84,7 +85,11 @@ class Corpus:
         return hashlib.sha256((self.training + self.validation).encode()).hexdigest()
 
 
-def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
+def load_corpus(
+    name: str,
+    announce: Callable[[str], None] = print,
+    reading: Reading = AS_USUAL,
+) -> Corpus:
     """Load a corpus by name.
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download
@@ -95,7 +100,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
     if name not in ("auto", TINY_SHAKESPEARE):
-        return _load_path(name, announce)
+        return _load_path(name, announce, reading)
 
     try:
         return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
@@ -107,7 +112,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
         return load_corpus(PLAY)
 
 
-def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
+def _load_path(name: str, announce: Callable[[str], None], reading: Reading) -> Corpus:
     large = path_of_large_text(name, IN_MEMORY)
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
@@ -119,7 +124,7 @@ def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
     if large is None:
         return Corpus.from_text(path, text)
 
-    stored = StoredText.open(large, CACHE, announce)
+    stored = StoredText.open(large, reading, CACHE, announce)
     return Corpus(path, *stored.samples, stored=stored)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from data.text.parallel import parallel_map
-from data.text.sources import Block, Source, read_blocks
+from data.text.sources import Block, Reading, Source, read_blocks
 from data.vocabulary import Vocabulary
 from runs.files import flush, write_json
 from runs.reading import read_bytes
@@ -34,6 +34,7 @@ FILES = (TRAINING, VALIDATION, DOCUMENTS)
 
 def convert(
     sources: Sequence[Source],
+    reading: Reading,
     vocabulary: Vocabulary,
     n_training: Sequence[int],
     folder: Path,
@@ -48,7 +49,7 @@ def convert(
     n_ids = vocabulary.n_ids_in_text
     dtype = np.min_scalar_type(n_ids - 1)  # the smallest that holds all ids
     with _output(folder) as (files, n_done, note):
-        parts = parts_of(sources, n_training)
+        parts = parts_of(sources, reading, n_training)
         n_chars = 0  # of the training text
         for part, block in islice(parts, n_done):
             if part == TRAINING:
@@ -124,16 +125,18 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
 
 
 def parts_of(
-    sources: Sequence[Source], n_training: Sequence[int]
+    sources: Sequence[Source], reading: Reading, n_training: Sequence[int]
 ) -> Iterator[tuple[str, Block]]:
     """Each block of the files with the part that it belongs to; a block at the border is cut."""
     for source, n in zip(sources, n_training, strict=True):
-        yield from _parts_of_file(source, n)
+        yield from _parts_of_file(source, reading, n)
 
 
-def _parts_of_file(source: Source, left: int) -> Iterator[tuple[str, Block]]:
+def _parts_of_file(
+    source: Source, reading: Reading, left: int
+) -> Iterator[tuple[str, Block]]:
     """`left` is the number of characters for training in the rest of the file."""
-    for block in read_blocks(source):
+    for block in read_blocks(source, reading):
         source.check_unchanged()  # so that only text of the listed file is noted as converted
         n = len(block.text)
         if left:

@@ -44,6 +44,15 @@ def is_unicode(text: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How files are read: the keys `data.column`, `data.documents` and `data.raw`."""
+
+    column: str = ""  # of tables; dotted for nested fields; empty: `text`
+    documents: str = "auto"
+    raw: bool = False  # JSON, CSV, HTML and XML as they are
+
+
+@dataclass(frozen=True)
 class Source:
     """A file as it was when the text was listed."""
 
@@ -62,6 +71,13 @@ class Source:
         )
 
 
+class Listing(NamedTuple):
+    """The files of a text, in order."""
+
+    sources: list[Source]
+    left_out: dict[Path, str]  # the other files of a folder, and why they are left out
+
+
 class Block(NamedTuple):
     """Part of a file."""
 
@@ -76,7 +92,7 @@ def is_plain(path: Path) -> bool:
     return path.suffix.lower() not in (".gz", ".zst", ".parquet")
 
 
-def list_sources(path: Path) -> list[Source]:
+def list_sources(path: Path, reading: Reading) -> Listing:
     """The files of a text. Those of a folder and its subfolders are in the order of their names,
     without names that begin with a dot. Raises CorpusError, naming the file that cannot be used."""
     sources = []
@@ -98,7 +114,7 @@ def list_sources(path: Path) -> list[Source]:
     if not sources:
         raise CorpusError(f"data.corpus: the folder {str(path)!r} has no files")
 
-    return sources
+    return Listing(sources, {})
 
 
 def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
@@ -118,7 +134,7 @@ def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
             yield from _files(path / name, (*parents, folder))
 
 
-def read_blocks(source: Source) -> Iterator[Block]:
+def read_blocks(source: Source, reading: Reading) -> Iterator[Block]:
     """The text of a file. Raises CorpusError if it cannot be read, or if it changes in the
     meantime."""
     try:

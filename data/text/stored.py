@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert, parts_of
-from data.text.sources import CorpusError, is_plain, list_sources
+from data.text.sources import CorpusError, Reading, is_plain, list_sources
 from data.text.survey import Surveyed, split, survey
 from data.vocabulary import Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
@@ -98,22 +98,29 @@ class StoredText:
     files: list[Surveyed] = field(repr=False)
     # of each file, ascending: that directly below the text's folder, or "." if it is in none
     folders: list[str]
+    reading: Reading
     cache: Path
     announce: Callable[[str], None] = field(repr=False)
 
     @classmethod
     def open(
-        cls, path: Path, cache: Path, announce: Callable[[str], None]
+        cls,
+        path: Path,
+        reading: Reading,
+        cache: Path,
+        announce: Callable[[str], None],
     ) -> "StoredText":
         """List and survey the files of a text. Raises CorpusError."""
-        sources = list_sources(path)
-        cache = cache / "texts" / _short_hash(str(path))
+        sources = list_sources(path, reading).sources
+        cache = cache / "texts" / _short_hash(f"{path} {reading}")
         try:
             with (
                 locked(cache / "lock", announce),
                 shown("reading", sum(source.size for source in sources), "B") as bar,
             ):
-                files = survey(sources, cache / "files.jsonl", announce, bar.update)
+                files = survey(
+                    sources, reading, cache / "files.jsonl", announce, bar.update
+                )
         except OSError as error:
             raise CorpusError(
                 f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})"
@@ -140,7 +147,7 @@ class StoredText:
         kept = sorted(
             (file for file in files if first[file.sha256] is file), key=folder_of
         )
-        return cls(kept, list(map(folder_of, kept)), cache, announce)
+        return cls(kept, list(map(folder_of, kept)), reading, cache, announce)
 
     @cached_property
     def n_chars(self) -> int:
@@ -206,7 +213,7 @@ class StoredText:
         offsets = dict.fromkeys(ranges, 0)
         texts: dict[str, list[str]] = {part: [] for part in ranges}
         with shown("sampling", self.n_chars, " characters") as bar:
-            for part, block in parts_of(self.files, self.n_training):
+            for part, block in parts_of(self.files, self.reading, self.n_training):
                 texts[part] += inside(ranges[part], offsets[part], block.text)
                 offsets[part] += len(block.text)
                 bar.update(len(block.text))
@@ -229,7 +236,14 @@ class StoredText:
                     f"converting {self.n_chars:,} characters of text to tokens, once, in {folder}"
                 )
                 with shown("converting", self.n_chars, " characters") as bar:
-                    convert(self.files, vocabulary, self.n_training, folder, bar.update)
+                    convert(
+                        self.files,
+                        self.reading,
+                        vocabulary,
+                        self.n_training,
+                        folder,
+                        bar.update,
+                    )
                 return StoredTokens.open(folder)
         except OSError as error:
             raise CorpusError(

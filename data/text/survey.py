@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from data.text.parallel import parallel_map
-from data.text.sources import Block, CorpusError, Source, is_plain, read_blocks
+from data.text.sources import Block, CorpusError, Reading, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
 # a block of a file, and how often each code point occurs in it
@@ -32,6 +32,7 @@ class Surveyed(Source):
 
 def survey(
     sources: Sequence[Source],
+    reading: Reading,
     cache: Path,
     announce: Callable[[str], None],
     n_bytes_read: Callable[[int], None],
@@ -55,7 +56,7 @@ def survey(
 
     n_bytes_read(sum(source.size for source in sources) - n_bytes)
     for source, counted in groupby(
-        parallel_map(_count, _blocks(new)), key=itemgetter(0)
+        parallel_map(_count, _blocks(new, reading)), key=itemgetter(0)
     ):
         entry = _summed(source, counted, n_bytes_read)
         append_line(
@@ -101,9 +102,11 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _blocks(sources: Iterable[Source]) -> Iterator[tuple[Source, Block]]:
+def _blocks(
+    sources: Iterable[Source], reading: Reading
+) -> Iterator[tuple[Source, Block]]:
     for source in sources:
-        for block in read_blocks(source):
+        for block in read_blocks(source, reading):
             yield source, block
 
 

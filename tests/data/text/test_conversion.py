@@ -12,7 +12,7 @@ from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text import conversion, sources
 from data.text.conversion import convert
-from data.text.sources import list_sources
+from data.text.sources import Reading, list_sources
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 from tests.conftest import in_files, limited, one_line
@@ -48,14 +48,14 @@ def content(folder):
 
 
 def test_a_conversion_killed_ten_times_gives_the_same_arrays(text, tmp_path):
-    files = list_sources(text)
-    convert(files, VOCABULARY, N_CHARS, tmp_path / "whole")
+    files = list_sources(text, Reading()).sources
+    convert(files, Reading(), VOCABULARY, N_CHARS, tmp_path / "whole")
     folder = tmp_path / "killed"
     ids = folder / "training.ids"
     sizes = []
     for number in range(10):
         process = multiprocessing.get_context("fork").Process(
-            target=convert, args=(files, VOCABULARY, N_CHARS, folder)
+            target=convert, args=(files, Reading(), VOCABULARY, N_CHARS, folder)
         )
         process.start()
         while process.is_alive() and (
@@ -70,13 +70,13 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text, tmp_path):
     assert not (folder / "done.json").exists()
     assert sizes == sorted(sizes)  # each attempt went on from the one before
 
-    convert(files, VOCABULARY, N_CHARS, folder)
+    convert(files, Reading(), VOCABULARY, N_CHARS, folder)
 
     assert content(folder) == content(tmp_path / "whole")
 
 
 def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypatch):
-    files = list_sources(text)
+    files = list_sources(text, Reading()).sources
     folder = tmp_path / "ids"
     noted = []
 
@@ -85,12 +85,12 @@ def test_what_is_not_noted_as_progress_is_written_again(text, tmp_path, monkeypa
         write_json(path, content)
 
     monkeypatch.setattr(conversion, "write_json", write_and_keep)
-    convert(files, VOCABULARY, N_CHARS, folder)
+    convert(files, Reading(), VOCABULARY, N_CHARS, folder)
     whole = content(folder)
     for progress in (noted[len(noted) // 2], "damaged"):
         (folder / "done.json").unlink()
         (folder / "progress.json").write_text(progress)
-        convert(files, VOCABULARY, N_CHARS, folder)
+        convert(files, Reading(), VOCABULARY, N_CHARS, folder)
 
         assert content(folder) == whole
 

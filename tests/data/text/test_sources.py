@@ -14,7 +14,7 @@ from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text import sources
 from data.text.conversion import convert
-from data.text.sources import list_sources, read_blocks
+from data.text.sources import Reading, list_sources, read_blocks
 from data.text.stored import StoredTokens
 from data.tokens.bpe import train
 from data.tokens.bytes import ByteVocabulary
@@ -72,7 +72,7 @@ def both_parts(texts, n_training):
 def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
     texts = [
-        "".join(block.text for block in read_blocks(file))
+        "".join(block.text for block in read_blocks(file, Reading()))
         for file in loaded.stored.files
     ]
     training, validation = both_parts(texts, loaded.stored.n_training)
@@ -103,7 +103,13 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path):
     (path / "1.txt").write_text("one ö")
     write_rows(path / "2.parquet", ["zwei", "drei ", "vier"])
     (path / "3.txt").write_text("five" * 10)
-    convert(list_sources(path), ByteVocabulary(), [5, 13, 30], tmp_path / "ids")
+    convert(
+        list_sources(path, Reading()).sources,
+        Reading(),
+        ByteVocabulary(),
+        [5, 13, 30],
+        tmp_path / "ids",
+    )
     ends = StoredTokens.open(tmp_path / "ids")
 
     assert ends.documents.tolist() == [6, 10, 15, 19, 49]  # in bytes
@@ -113,7 +119,13 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path):
 def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path):
     path = write_rows(tmp_path / "text.parquet", ["ab", "a", "b", "ab"])
     vocabulary = SubwordVocabulary(train("ab " * 100, 260))
-    convert(list_sources(path), vocabulary, [2], tmp_path / "ids")
+    convert(
+        list_sources(path, Reading()).sources,
+        Reading(),
+        vocabulary,
+        [2],
+        tmp_path / "ids",
+    )
     ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
 
     assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
@@ -138,8 +150,10 @@ def test_copies_of_rows_are_left_out_and_counted(tmp_path):
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path):
     def blocks_of(text):
-        (source,) = list_sources(written(tmp_path / "text.txt", text))
-        blocks = [block.text for block in read_blocks(source)]
+        (source,) = list_sources(
+            written(tmp_path / "text.txt", text), Reading()
+        ).sources
+        blocks = [block.text for block in read_blocks(source, Reading())]
 
         assert "".join(blocks) == text
 
@@ -165,7 +179,7 @@ def test_parquet_is_read_in_bounded_memory(tmp_path):
     pyarrow.set_memory_pool(pool)
     n_chars = []
     n_ends = 0
-    for block in read_blocks(list_sources(path)[0]):
+    for block in read_blocks(list_sources(path, Reading()).sources[0], Reading()):
         n_chars.append(len(block.text))
         n_ends += len(block.ends)
 
@@ -230,8 +244,8 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
     path = written(tmp_path / "text.txt", TEXT)
-    (source,) = list_sources(path)
-    blocks = read_blocks(source)
+    (source,) = list_sources(path, Reading()).sources
+    blocks = read_blocks(source, Reading())
     next(blocks)
     written(path, TEXT + "one more line")
 
