@@ -3,8 +3,9 @@ from torch import nn
 
 from configs.experiment import configs_of
 from model import MaskedLanguageModel, ModernEncoder
+from tests.data.masking.helpers import generator
 
-INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
+INPUTS = torch.randint(30, (3, 20), generator=generator(1))
 
 
 def built(architecture, keys):
@@ -19,7 +20,9 @@ def small_model(**sizes):
     """A model whose output projections and tables are not zero, as if it had been trained."""
     torch.manual_seed(0)
     defaults = {"n_tokens": 30, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 16}
-    model = MaskedLanguageModel(ModernEncoder(**defaults | sizes))
+    encoder = ModernEncoder(**defaults | sizes)
+    model = MaskedLanguageModel(encoder)
+
     for name, parameter in model.named_parameters():
         if name.endswith(("output.weight", "table.weight")):
             nn.init.normal_(parameter, std=0.2)

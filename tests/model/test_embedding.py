@@ -76,7 +76,8 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
 
     assert line in source
 
-    edited = source.replace(line, line.replace("return ", "return 2 * "))
+    doubled = line.replace("return ", "return 2 * ")
+    edited = source.replace(line, doubled)
     contents = {"first": source, "again": source, "edited": edited}
     for name, content in contents.items():
         (tmp_path / name).mkdir()
@@ -85,8 +86,7 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
     program = written(tmp_path / "compiled.py", COMPILED)
 
     words = [str(program), str(tmp_path), *contents]
-    done = fork_server.start(
-        words, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")}
-    )
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")}
+    done = fork_server.start(words, cache)
 
     assert done.output().splitlines() == ["1.0 0", "1.0 1", "2.0 0"]

@@ -10,9 +10,8 @@ from tests.model.conftest import INPUTS, built
 
 @pytest.fixture
 def model():
-    return built(
-        "labml_nn", {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2}
-    )
+    sizes = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2}
+    return built("labml_nn", sizes)
 
 
 def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
@@ -32,9 +31,9 @@ def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
 
 
 def test_it_is_the_annotated_experiments_architecture(model):
-    assert [type(layer).__name__ for layer in model.encoder.layers] == [
-        "TransformerLayer"
-    ] * 2
+    kinds = [type(layer).__name__ for layer in model.encoder.layers]
+    first = model.encoder.layers[0]
+
+    assert kinds == ["TransformerLayer"] * 2
     assert type(model.src_embed).__name__ == "EmbeddingsWithPositionalEncoding"
-    # Folio's default; the preset `annotated` sets 0.1
-    assert model.encoder.layers[0].dropout.p == 0.0
+    assert first.dropout.p == 0.0  # Folio's default; the preset `annotated` sets 0.1

@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 from model import MaskedLanguageModel, ModernEncoder
 from model.modern import mix, rotary_table, rotate
+from tests.data.masking.helpers import generator
 from tests.model.conftest import INPUTS, small_model
 
 
@@ -19,9 +20,9 @@ def test_the_model_is_bidirectional(model, changed):
     windows."""
     other = INPUTS.clone()
     other[0, changed] = (other[0, changed] + 1) % 30
-    before, after = (
-        model(inputs, torch.tensor([10, 30, 50])) for inputs in (INPUTS, other)
-    )
+    positions = torch.tensor([10, 30, 50])
+    before = model(INPUTS, positions)
+    after = model(other, positions)
 
     assert not torch.allclose(before[0], after[0], atol=1e-4)
     assert torch.allclose(before[1:], after[1:], atol=1e-5)
@@ -30,25 +31,24 @@ def test_the_model_is_bidirectional(model, changed):
 def test_only_distances_between_characters_matter():
     """Rotary positions: the product of a rotated query and a rotated key depends on their distance."""
     cos, sin = rotary_table(20, 8)
-    query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
-    products = (
-        rotate(query.expand(20, 8), cos, sin) @ rotate(key.expand(20, 8), cos, sin).T
-    )
+    query, key = torch.randn(2, 8, generator=generator())
+    queries = rotate(query.expand(20, 8), cos, sin)
+    keys = rotate(key.expand(20, 8), cos, sin)
+    products = queries @ keys.T
+
     for distance in range(-19, 20):
         diagonal = products.diagonal(distance)
         assert torch.allclose(diagonal, diagonal[0], atol=1e-4)
 
-    assert not torch.allclose(
-        products[0, 3], products[3, 0], atol=1e-4
-    )  # and left is not right
+    # and left is not right
+    assert not torch.allclose(products[0, 3], products[3, 0], atol=1e-4)
 
 
 def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
     model.double()
-    columns = torch.rand(3, 20, generator=torch.Generator().manual_seed(2)).argsort()[
-        :, :4
-    ]
-    per_window = columns + 20 * torch.arange(3).unsqueeze(1)
+    columns = torch.rand(3, 20, generator=generator(2)).argsort()[:, :4]
+    starts = 20 * torch.arange(3)
+    per_window = columns + starts.unsqueeze(1)
     positions = per_window.flatten()
     labels = INPUTS.flatten()[positions]
 
@@ -59,17 +59,17 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
     full = loss_and_gradients(model(INPUTS)[positions])
 
     for each in (positions, per_window):
-        assert_close(loss_and_gradients(model(INPUTS, each)), full, rtol=0, atol=1e-9)
+        masked = loss_and_gradients(model(INPUTS, each))
+        assert_close(masked, full, rtol=0, atol=1e-9)
 
 
 def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little(model):
+    heads = torch.randn(3, 1, 1, 5, 8).bfloat16()
     with torch.autocast("cpu"):
         logits = model(INPUTS)
-        assert (
-            mix(*torch.randn(3, 1, 1, 5, 8).bfloat16(), None, 0.0).dtype
-            == torch.float32
-        )
+        mixed = mix(*heads, None, 0.0)
 
+    assert mixed.dtype == torch.float32
     assert not torch.equal(logits, model(INPUTS))
     assert torch.allclose(logits.float(), model(INPUTS), atol=0.05)
 
@@ -80,13 +80,9 @@ def test_new_layers_are_the_identity_and_have_no_bias():
 
     assert torch.equal(encoder(INPUTS), encoder.final_norm(embedded))
 
-    biases = [
-        name
-        for name, _ in MaskedLanguageModel(encoder).named_parameters()
-        if "bias" in name
-    ]
+    names = dict(MaskedLanguageModel(encoder).named_parameters())
 
-    assert biases == ["decoder_bias"]
+    assert [name for name in names if "bias" in name] == ["decoder_bias"]
 
 
 def test_dropout_is_active_in_training_only():

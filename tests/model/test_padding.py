@@ -1,20 +1,22 @@
 """A text gets the same logits and gradients padded, in a batch with longer texts, as alone."""
 
+from itertools import combinations_with_replacement
+
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from model.ngrams import NGRAMS, NgramEmbedding
+from tests.data.masking.helpers import generator
 from tests.model.conftest import small_model
 
 N_TOKENS = 20
 LENGTHS = [9, 1, 2, 12, 3, 5, 8, 12]
-GENERATOR = torch.Generator().manual_seed(0)
-TEXTS = [torch.randint(N_TOKENS, (n,), generator=GENERATOR) for n in LENGTHS]
+DRAWS = generator()
+TEXTS = [torch.randint(N_TOKENS, (n,), generator=DRAWS) for n in LENGTHS]
 IDS = pad_sequence(TEXTS, batch_first=True, padding_value=7)
 MASK = torch.arange(12) < torch.tensor(LENGTHS)[:, None]
-STARTS = [12 * i for i in range(len(TEXTS))]
 
 
 @pytest.fixture(params=["no n-grams", "n-grams", "sparse n-grams"])
@@ -32,60 +34,73 @@ def model(request):
 def gradients(model, logits):
     """The gradients of a loss on the `logits` of each text."""
     model.zero_grad()
-    losses = []
-    for text, row in zip(TEXTS, logits, strict=True):
-        losses.append(F.cross_entropy(row, (text * 3 + 1) % N_TOKENS, reduction="sum"))
+    loss = 0.0
 
-    torch.stack(losses).sum().backward()
-    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    for text, row in zip(TEXTS, logits, strict=True):
+        labels = (text * 3 + 1) % N_TOKENS
+        loss += F.cross_entropy(row, labels, reduction="sum")
+
+    loss.backward()
+    parameters = dict(model.named_parameters())
+    return {name: p.grad for name, p in parameters.items() if p.grad is not None}
 
 
 def test_padding_does_not_change_the_logits_in_bfloat16(model):
     model = model.to(torch.bfloat16)
     padded = model(IDS, attention_mask=MASK).view(*IDS.shape, -1)
+
     for text, logits in zip(TEXTS, padded, strict=True):
         alone = model(text[None])
-        assert (logits[: len(text)] - alone).abs().max() < 0.02 * alone.abs().max()
+        difference = logits[: len(text)] - alone
+
+        assert difference.abs().max() < 0.02 * alone.abs().max()
 
 
 def test_every_pair_of_lengths_can_share_a_batch(model):
-    alone = {n: model(torch.arange(n)[None]) for n in range(1, 13)}
-    for longer, shorter in ((a, b) for a in range(1, 13) for b in range(1, a + 1)):
-        ids = torch.arange(longer).repeat(2, 1)
-        mask = torch.arange(longer) < torch.tensor([longer, shorter])[:, None]
-        logits = model(ids, attention_mask=mask).view(2, longer, -1)
+    lengths = range(1, 13)
+    alone = {n: model(torch.arange(n)[None]) for n in lengths}
 
-        assert (logits[0] - alone[longer]).abs().max() < 1e-5
-        assert (logits[1, :shorter] - alone[shorter]).abs().max() < 1e-5
+    for shorter, longer in combinations_with_replacement(lengths, 2):
+        columns = torch.arange(longer)
+        mask = columns < torch.tensor([longer, shorter])[:, None]
+        logits = model(columns.repeat(2, 1), attention_mask=mask)
+        of_longer, of_shorter = logits.view(2, longer, -1)
+
+        assert torch.allclose(of_longer, alone[longer], rtol=0, atol=1e-5)
+        assert torch.allclose(of_shorter[:shorter], alone[shorter], rtol=0, atol=1e-5)
 
 
 def test_neither_does_it_with_positions(model):
     """One position per window, in both forms."""
-    last = torch.tensor(LENGTHS) - 1 + torch.tensor(STARTS)
-    expected = torch.cat(
-        [model(text[None], torch.tensor([len(text) - 1])) for text in TEXTS]
-    )
+    last = torch.tensor(LENGTHS) - 1
+    alone = []
+    for text, column in zip(TEXTS, last, strict=True):
+        alone.append(model(text[None], column[None]))
 
-    for positions in (last, last[:, None]):
-        assert (
-            model(IDS, positions, MASK).flatten(0, -2) - expected
-        ).abs().max() < 1e-5
+    expected = torch.cat(alone)
+    in_batch = last + 12 * torch.arange(len(TEXTS))
+
+    for positions in (in_batch, in_batch[:, None]):
+        logits = model(IDS, positions, MASK).flatten(0, -2)
+        assert torch.allclose(logits, expected, rtol=0, atol=1e-5)
 
 
 def test_nor_the_gradients(model):
     model = model.double()
-    logits = model(IDS, attention_mask=MASK).view(*IDS.shape, -1)
+    logits = model(IDS, attention_mask=MASK).split(12)
     padded = gradients(model, [row[:n] for row, n in zip(logits, LENGTHS, strict=True)])
     alone = gradients(model, [model(text[None]) for text in TEXTS])
 
     assert padded.keys() == alone.keys()
 
     for name, gradient in alone.items():
+        of_padded = padded[name]
         if gradient.is_sparse:
-            assert padded[name].is_sparse
+            assert of_padded.is_sparse
+
             # The optimizer updates the rows that are listed, so padding must not list any of its
             # own.
-            assert (
-                padded[name].coalesce().indices().equal(gradient.coalesce().indices())
-            )
-        assert torch.allclose(padded[name].to_dense(), gradient.to_dense(), atol=1e-12)
+            rows = gradient.coalesce().indices()
+            assert of_padded.coalesce().indices().equal(rows)
+
+        assert torch.allclose(of_padded.to_dense(), gradient.to_dense(), atol=1e-12)
