@@ -105,6 +105,7 @@ def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch)
     code.unlink()
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "first")
+
     (tmp_path / "notes.txt").write_text("mine")
 
     assert not command.commit().endswith("+")

@@ -120,10 +120,9 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
     monkeypatch.setattr(Step, "train", train)
     monkeypatch.setattr(gpu_steps, "median_seconds", lambda *_: "")
 
+    results = {"loss.valid": 1.0, "chars": 1}
     for measure in ("last_losses", "measure"):
-        monkeypatch.setattr(
-            gpu_steps, measure, lambda run: {"loss.valid": 1.0, "chars": 1}
-        )
+        monkeypatch.setattr(gpu_steps, measure, lambda run: results)
 
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
 
@@ -138,6 +137,7 @@ def test_the_search_trains_the_best_of_its_first_round_again(tmp_path, monkeypat
         gpu_steps, "last_losses", lambda run: {"loss.valid": float(next(losses))}
     )
     STEPS["search"](Step(tmp_path / "rows.json", 1.0, is_dry=False))
+
     (winner,) = json.loads((tmp_path / "winner.json").read_text())
 
     assert winner == list(gpu_steps.recipe("gpu")["variants"])[-2]

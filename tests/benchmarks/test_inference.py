@@ -12,6 +12,7 @@ def test_every_shape_is_timed_in_both_ways(tmp_path, text_file, monkeypatch):
     monkeypatch.setattr(inference, "SHAPES", ((1, 8), (2, 16)))
     monkeypatch.setattr(inference, "CHARS", 64)
     inference.main(Namespace(run=str(trained.run.path), repeats=2), tmp_path / "result")
+
     turns = json.loads((tmp_path / "result.json").read_text())["turns"]
 
     assert list(turns) == ["1 x 8", "2 x 16"]

@@ -29,6 +29,7 @@ def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits
     adapter = peer(name)
     model = adapter.model
     expected = model(input_ids=INPUTS).logits.flatten(0, 1)
+
     positions = torch.tensor([44, 5])  # in any order
 
     assert torch.allclose(adapter(INPUTS), expected, atol=1e-6)

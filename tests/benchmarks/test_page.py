@@ -51,6 +51,7 @@ def test_uncommitted_code_is_named(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("benchmarks.page.RESULTS", tmp_path)
     text = filled("before\n<!-- from x.json -->\nold\n<!-- end -->\nafter")
+
     table = "| a |\n| --- |\n| 1 |\n\nM, 1 core, 1 thread, PyTorch 2.0, commit 1234567"
 
     assert f"{table} with uncommitted changes" in text

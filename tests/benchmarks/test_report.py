@@ -41,6 +41,7 @@ def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_lo
     name = "loss.valid_at_seq_len"
     alike = results(LOSSES, **{name: 1.0})
     longer = results({"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0})
+
     both = alike | longer
 
     assert difference(both, name, "better", "base").mean == 0

@@ -24,7 +24,11 @@ def test_the_interval_of_seeds_and_test_texts_covers_the_truth():
         of_seeds = generator.normal(0, 0.02, (3, 1))
         chances = np.clip(0.7 + of_seeds + of_texts, 0, 1)
         right = generator.random((2, 3, 200)) < chances
-        runs = [spread_of(right[:, i].astype(float), np.ones(200)) for i in range(3)]
+
+        runs = []
+        for i in range(3):
+            runs.append(spread_of(right[:, i].astype(float), np.ones(200)))
+
         score = interval_of(runs)
         held += abs(score["mean"] - 0.7) <= score["margin"]
 
@@ -58,9 +62,8 @@ def planted(variant, seed, accuracy):
         NGRAMS: spread(0.5),
     }
     gains = {FROM_SCRATCH: spread(accuracy - 0.55), NGRAMS: spread(accuracy - 0.5)}
-    tasks = {
-        task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]
-    }
+    of_task = {"scores": scores, "gains": gains, "ceiling": 0.9}
+    tasks = dict.fromkeys(TASKS[PLAY], of_task)
     results = {"loss.valid": 0.6, "chars": 1e6, "corpus": PLAY, "tasks": tasks}
     return {"variant": variant, "seed": seed, "results": results}
 
@@ -101,9 +104,8 @@ def test_presets_and_the_peer_are_trained_on_both_texts_and_measured_anew_with_o
     compare(["base"], draws=3)
 
     assert all(trials.count(trial) == 1 for trial in trials)
-    assert [trial["data.corpus"] for trial in trials[:4]] == 2 * [PLAY] + 2 * [
-        TINY_SHAKESPEARE
-    ]
+    texts = [trial["data.corpus"] for trial in trials[:4]]
+    assert texts == [PLAY, PLAY, TINY_SHAKESPEARE, TINY_SHAKESPEARE]
     assert trials[1]["model.architecture"] == "benchmarks/models.py:modernbert"
 
     with pytest.raises(ConfigError, match="unknown preset 'bse': choose from base"):

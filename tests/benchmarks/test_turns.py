@@ -28,6 +28,7 @@ def test_a_ratio_is_between_turns_of_the_same_round(tmp_path):
         "fast": lambda: {"speed": next(fast), "MB": 1234.5},
     }
     compare(tmp_path / "x", {"small": pair}, rounds=3, base="slow", text="play")
+
     content = json.loads((tmp_path / "x.json").read_text())
 
     assert content["table"] == [

@@ -12,6 +12,7 @@ def test_every_variant_differs_from_its_preset_in_its_windows_and_budget_alone()
         preset = read_config(PRESETS / f"{keys.pop('preset')}.yaml")
         values = resolve(preset, keys)
         own = resolve(preset, {})
+
         different = {key for key, value in own.items() if values[key] != value}
 
         assert different <= {"training.stages", "training.max_seconds", *COMMON}

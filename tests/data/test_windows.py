@@ -55,6 +55,7 @@ def test_the_same_seed_or_state_gives_the_same_windows(kind, wrap):
         again = wrap(kind(IDS, seed=99))
         again.draw(1, 8)
         again.load_state_dict(drawn.state_dict())
+
         expected = plain.draw(*shape)
 
         for batch in (drawn.draw(*shape), again.draw(*shape)):
@@ -67,6 +68,7 @@ def test_windows_stay_inside_documents_and_reach_every_start():
     windows = DocumentWindows(torch.arange(60), documents, seed=0)
     starts = windows.draw(20_000, 8).offsets[:, 0]
     expected = [*range(3, 13), 20, *range(28, 53)]
+
     drawn, counts = starts.unique(return_counts=True)
 
     assert drawn.tolist() == expected

@@ -136,6 +136,7 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     table = module.table.weight.detach().requires_grad_()
     weights = F.dropout(torch.ones(27, len(NGRAMS)), dropout)
     expected = sum_of_kept_rows(module, table, weights)
+
     (expected * target).sum().backward()
 
     assert (weights == 0).any() == bool(dropout)

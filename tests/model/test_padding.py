@@ -64,6 +64,7 @@ def test_every_pair_of_lengths_can_share_a_batch(model):
         columns = torch.arange(longer)
         mask = columns < torch.tensor([longer, shorter])[:, None]
         logits = model(columns.repeat(2, 1), attention_mask=mask)
+
         of_longer, of_shorter = logits.view(2, longer, -1)
 
         assert torch.allclose(of_longer, alone[longer], rtol=0, atol=1e-5)
@@ -89,6 +90,7 @@ def test_nor_the_gradients(model):
     model = model.double()
     logits = model(IDS, attention_mask=MASK).split(12)
     padded = gradients(model, [row[:n] for row, n in zip(logits, LENGTHS, strict=True)])
+
     alone = gradients(model, [model(text[None]) for text in TEXTS])
 
     assert padded.keys() == alone.keys()

@@ -78,12 +78,11 @@ def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
     assert len(planned) == 8
 
     for n_weights in sizes_of(planned):
-        lengths = [
-            rung.n_chars for rung in planned if rung.shape.n_weights == n_weights
-        ]
-        assert [b / a for a, b in pairwise(lengths)] == pytest.approx(
-            [3, 3, 3], rel=0.05
-        )
+        of_size = [rung for rung in planned if rung.shape.n_weights == n_weights]
+        lengths = [rung.n_chars for rung in of_size]
+        factors = [b / a for a, b in pairwise(lengths)]
+
+        assert factors == pytest.approx([3, 3, 3], rel=0.05)
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(360, 15), (40, 10)])
@@ -133,15 +132,16 @@ def test_more_time_makes_no_fewer_rungs_and_larger_models():
 
 
 def refusal_of(seconds, **more):
-    with one_line(
-        ValueError, r"a ladder needs about \d+ s at these speeds: raise"
-    ) as refused:
+    reason = r"a ladder needs about \d+ s at these speeds: raise"
+    with one_line(ValueError, reason) as refused:
         ladder_of(20_000, seconds, **more)
+
     return str(refused.value)
 
 
 def least_seconds(**more):
-    return int(re.findall(r"\d+", refusal_of(5, **more))[0])
+    seconds = re.search(r"\d+", refusal_of(5, **more))
+    return int(seconds[0])
 
 
 @pytest.mark.parametrize("compiles", [False, True])
@@ -163,7 +163,8 @@ def test_the_number_of_threads_is_a_hint_unless_it_is_set():
 
 @pytest.fixture
 def tiny(text_file):
-    return resolve(TINY, {"data.corpus": str(text_file)}), load_corpus(str(text_file))
+    values = resolve(TINY, {"data.corpus": str(text_file)})
+    return values, load_corpus(str(text_file))
 
 
 def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
@@ -174,7 +175,10 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     assert small[0].n_weights < small[1].n_weights
     assert min(shape.chars_per_second for shape in small) > 0
 
-    planned = [Rung(shape, n * 512, 1.0) for n, shape in product((4, 8, 16), small)]
+    planned = []
+    for n_steps, shape in product((4, 8, 16), small):
+        planned.append(Rung(shape, n_steps * 512, 1.0))
+
     runs, rows = climb(*tiny, planned)
 
     for run, rung in zip(runs, planned, strict=True):
@@ -206,9 +210,8 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
     monkeypatch.setattr(ladder, "warmed_up", lambda configs, report: rows)
     monkeypatch.setattr(ladder.time, "perf_counter", lambda: sum(clock))
 
-    assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(
-        100 / 2.5
-    )
+    shape = measured(*tiny, shape_keys(8, 1))
+    assert shape.chars_per_second == pytest.approx(100 / 2.5)
 
 
 SHAPE = Shape(shape_keys(8, 1), 1, 1.0)

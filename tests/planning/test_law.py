@@ -27,15 +27,19 @@ LENGTH_UNIT = 1_000_000
 
 def planted(n_weights, n_chars, n_text=FRESH):
     """The loss by a law that the fit does not know."""
-    start = n_chars / LENGTH_UNIT
-    if n_chars > n_text:
-        n_chars = n_text * (
-            1 + REPEATS * (1 - np.exp(-(n_chars / n_text - 1) / REPEATS))
-        )
-
     size = n_weights / SIZE_UNIT
-    length = n_chars / LENGTH_UNIT
-    return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
+    start = n_chars / LENGTH_UNIT
+    worth = n_chars
+
+    if n_chars > n_text:
+        epochs_again = n_chars / n_text - 1
+        worth_again = REPEATS * (1 - np.exp(-epochs_again / REPEATS))
+        worth = n_text * (1 + worth_again)
+
+    of_size = 0.05 * size**-A
+    of_length = 0.4 * (worth / LENGTH_UNIT) ** -S
+    of_start = 0.15 * start**-B * size**-C
+    return FLOOR + of_size + of_length + of_start
 
 
 def ladder(noise=NOISE, n_text=FRESH):
@@ -56,7 +60,9 @@ fitted = cache(partial(fit, ladder()))  # by the floor that is known
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_a_planted_law_is_recovered(floor):
     result = fitted(floor=floor)
-    for i, exponent, error in ((1, A, 0.3), (3, S, 0.15), (5, B, 0.15), (6, C, 0.15)):
+    errors = {1: (A, 0.3), 3: (S, 0.15), 5: (B, 0.15), 6: (C, 0.15)}
+
+    for i, (exponent, error) in errors.items():
         low, middle, high = np.quantile(result.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
         assert middle == pytest.approx(exponent, abs=error)
@@ -64,7 +70,8 @@ def test_a_planted_law_is_recovered(floor):
     # the runs tell more about s than the prior
     width = np.diff(np.quantile(result.draws[3], (0.025, 0.975)))
 
-    assert width < 0.9 * 2 * 1.96 * priors(floor)[1][3]
+    deviation_of_prior = priors(floor)[1][3]
+    assert width < 0.9 * 2 * 1.96 * deviation_of_prior
 
     low, high = np.quantile(result.floors, (0.025, 0.975))
     assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
@@ -90,9 +97,8 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
 def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(
     monkeypatch,
 ):
-    monkeypatch.setattr(
-        law, "PLAY_PRIORS", law.PRIORS
-    )  # equal priors: only the floor differs
+    # equal priors: only the floor differs
+    monkeypatch.setattr(law, "PLAY_PRIORS", law.PRIORS)
     known = fit(ladder(), floor=FLOOR).predict(640_000, 5_000_000_000)
     unknown = fitted(floor=None).predict(640_000, 5_000_000_000)
 
@@ -104,9 +110,8 @@ def test_predictions_far_beyond_the_ladder_are_less_certain():
     result = fitted(floor=FLOOR)
     relative = []
     for factor in (1, 10, 100):
-        low, middle, high = (
-            np.array(result.predict(160_000, factor * 5_400_000)) - FLOOR
-        )
+        predicted = result.predict(160_000, factor * 5_400_000)
+        low, middle, high = np.array(predicted) - FLOOR
         relative.append((high - low) / middle)
 
     assert relative == sorted(relative)
@@ -129,16 +134,22 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
     n = 150
     points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float).T
     means, deviations = priors(floor)
-    draws = (means + deviations * random.standard_normal((n, len(means)))).T
+    normal = random.standard_normal((n, len(means)))
+    draws = (means + deviations * normal).T
     draws[law.EXPONENTS] = np.abs(draws[law.EXPONENTS])
+
     runs = np.vstack([points, np.linspace(1, 2, points.shape[1])])
     excess, deviation = Law(runs, FRESH, FLOOR, draws).excess_and_deviation(*points)
     losses = excess * np.exp(deviation * random.standard_normal(deviation.shape))
-    # the logit of its share
-    losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]
+    if floor is None:
+        lowest = losses[:, :-1].min(1, keepdims=True)
+        losses += lowest * np.exp(draws[-1])[:, None]  # the logit of its share
+    else:
+        losses += floor
 
     # [3, n, n_points]
-    runs = np.stack([*np.broadcast_to(points[:, None], (2, *losses.shape)), losses])
+    sizes, lengths = np.broadcast_to(points[:, None], (2, *losses.shape))
+    runs = np.stack([sizes, lengths, losses])
     result = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
 
@@ -158,20 +169,20 @@ def test_repetitions_are_worth_less_than_fresh_text():
     def excess(law, n_chars):
         return law.excess_and_deviation(160_000, n_chars)[0]
 
-    gains = [
-        np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (result, fresh)
-    ]
+    def gain(law):
+        return np.median(excess(law, 10**6) - excess(law, 10**8))
 
-    assert 0 < gains[0] < gains[1]
+    assert 0 < gain(result) < gain(fresh)
 
     np.testing.assert_allclose(excess(result, text), excess(fresh, text))  # one epoch
+
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
-    np.testing.assert_allclose(
-        excess(result, 10**13), excess(result, 10**14), rtol=1e-6
-    )
+    after_many = excess(result, 10**13)
+    np.testing.assert_allclose(after_many, excess(result, 10**14), rtol=1e-6)
 
     low, high = np.quantile(result.draws[8], (0.05, 0.95))
+    deviation_of_prior = priors(FLOOR)[1][8]
 
     assert low < np.log(REPEATS) < high
     # the runs tell more than the prior
-    assert high - low < 0.9 * 2 * 1.645 * priors(FLOOR)[1][8]
+    assert high - low < 0.9 * 2 * 1.645 * deviation_of_prior

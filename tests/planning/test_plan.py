@@ -41,22 +41,19 @@ PLAYED = ["data.corpus=play", *KEYS]
 
 def write_plan(path, printed, *words):
     """Plan a run on the play; returns what plan.py prints."""
-    return printed(
-        plan.main, *PLAYED, "--ladder-seconds", "10", "--write", path, *words
-    )
+    fixed = [*PLAYED, "--ladder-seconds", "10", "--write", path]
+    return printed(plan.main, *fixed, *words)
 
 
 def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     path = tmp_path / "plan.yaml"
-    table = write_plan(path, printed, "--seconds", "120").partition("runs and a fit")[2]
+    output = write_plan(path, printed, "--seconds", "120")
+    table = output.partition("runs and a fit")[2]
     lines = table.splitlines()
 
-    assert [line[:10].strip() for line in lines[1:5]] == [
-        "",
-        "half",
-        "the budget",
-        "twice",
-    ]
+    rows = [line[:10].strip() for line in lines[1:5]]
+
+    assert rows == ["", "half", "the budget", "twice"]
 
     values = parse(["--config", str(path)]).values
     assert values["training.max_seconds"] == 120
@@ -103,9 +100,9 @@ def test_a_changed_text_is_a_warning(tmp_path, printed, text_file):
 def test_a_file_that_is_not_a_plan_is_kept(tmp_path, refusal, content):
     victim = tmp_path / "victim.txt"
     victim.write_text(content)
-    line = refusal(
-        plan.main, f"data.corpus={victim}", "--loss", "1", "--write", victim, before=""
-    )
+    words = [f"data.corpus={victim}", "--loss", "1", "--write", victim]
+
+    line = refusal(plan.main, *words, before="")
 
     assert "name another file" in line
     assert victim.read_text() == content
@@ -139,14 +136,9 @@ def test_wrong_words_are_refused(words, reason, refusal):
 
 
 def test_a_ladder_that_diverges_is_refused(refusal):
-    words = [
-        *PLAYED,
-        "--seconds",
-        "120",
-        "--ladder-seconds",
-        "10",
-        "training.learning_rate=100",
-    ]
+    seconds = ["--seconds", "120", "--ladder-seconds", "10"]
+    words = [*PLAYED, *seconds, "training.learning_rate=100"]
+
     assert "lower training.learning_rate" in refusal(plan.main, *words, code=1)
 
 
@@ -161,9 +153,8 @@ def test_a_loss_is_reached_in_the_least_time():
     shapes = [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
 
     def chosen(seconds=None, chars=None, loss=None):
-        return plan.chosen(
-            law, shapes, Namespace(seconds=seconds, chars=chars, loss=loss)
-        )
+        limits = Namespace(seconds=seconds, chars=chars, loss=loss)
+        return plan.chosen(law, shapes, limits)
 
     least = chosen(loss=0.56)
 
@@ -179,9 +170,9 @@ def test_a_loss_is_reached_in_the_least_time():
 
 def test_the_predicted_curve_stands_where_the_run_has_its_characters():
     rows = [{"chars": n, "seconds": n / 100} for n in (1_000, 2_000)]
-    predicted = [
-        {"chars": n, "low": 0.9, "loss": 1.0, "high": 1.2} for n in (500, 2_000, 4_000)
-    ]
+    interval = {"low": 0.9, "loss": 1.0, "high": 1.2}
+    predicted = [interval | {"chars": n} for n in (500, 2_000, 4_000)]
+
     axes = Figure().subplots()
     draw_prediction(axes, rows, predicted)
 

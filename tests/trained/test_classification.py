@@ -109,6 +109,7 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind
     model = classifier(with_ngrams, kind=kind).eval()
     _, ids = units_of(with_ngrams, of_first_letter(40))
     together = scores_of(model, ids)
+
     alone = torch.cat([scores_of(model, ids[i : i + n]) for i in range(0, len(ids), n)])
 
     assert torch.allclose(together, alone, atol=1e-5)
@@ -152,6 +153,7 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     target = generator.integers(2, size=64)
     features = np.stack([generator.normal(size=64), target], 1)
     candidates = [(np.array([i]), 1.0) for i in (0, 1)]
+
     (columns, _), _ = classification.regression(
         features, target, np.arange(64) % 4, candidates
     )
@@ -328,6 +330,7 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     start.output.register_forward_hook(
         lambda module, inputs, output: dtypes.add(output.dtype)
     )
+
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
 
     assert dtypes == {dtype}

@@ -69,6 +69,7 @@ def test_a_missing_library_is_one_line(
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, "trained.hugging_face", raising=False)
     monkeypatch.delattr("trained.hugging_face", raising=False)
+
     line = refusal(main, *words(plain, name, tmp_path / "x"))
 
     assert f"{library} is not installed: pip install -r requirements-export.txt" in line

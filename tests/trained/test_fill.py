@@ -116,6 +116,7 @@ def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
         "_" if i in positions else character for i, character in enumerate(whole)
     )
     ids = encode(template, with_ngrams)
+
     (result,) = fill(with_ngrams, [ids])
 
     assert result.text == whole

@@ -112,6 +112,7 @@ def test_the_picture_ends_at_the_lowest_and_the_highest_score():
     high = {"mean": 0.9, "margin": 0.6}
     low = {"mean": 0.1, "margin": 0.6}
     scores = {PRETRAINED: high, BEST_BASELINE: low}
+
     (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
 
     assert panel.get_ylim() == (-0.02, 1.02)

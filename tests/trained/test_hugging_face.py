@@ -144,6 +144,7 @@ def test_special_tokens_survive_saving(exported, tmp_path):
     model = opened(folder)
     tokenizer.save_pretrained(tmp_path / "again")
     model.save_pretrained(tmp_path / "again")
+
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
 
     assert again.special_tokens_map == tokenizer.special_tokens_map

@@ -33,6 +33,7 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(
         written(tmp_path / "new.txt", text), data__extra_characters=characters, **keys
     )
     before = old.configs.data.vocabulary
+
     after = new.data.vocabulary
 
     assert set(before.characters) | set(text) == set(after.characters)
@@ -57,6 +58,7 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(
         keys["data__corpus"] = written(tmp_path / f"{text[0]}.txt", text * 300)
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = copied(configs_of(resolve(TINY, dotted(keys))), run, **keys)
+
         run = train(new, **keys).run
 
         assert (
@@ -83,6 +85,7 @@ def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
     new = configs_for(corpus_file, model__ngrams=2).network
     weights = old.configs.network.state_dict()
     symbols = weights.pop("encoder.ngrams.symbols")
+
     new.load_state_dict(weights)
 
     assert torch.equal(new.encoder.ngrams.symbols, symbols)

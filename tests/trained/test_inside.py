@@ -14,6 +14,7 @@ def test_the_maps_are_those_of_the_attention(plain):
     ids = plain.vocabulary.encode("the cat sat on the mat.")
     maps = attention_maps(model, ids)
     hook.remove()
+
     ((inputs, outputs),) = calls
 
     assert maps.shape == (2, 2, len(ids), len(ids))

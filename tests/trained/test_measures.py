@@ -41,6 +41,7 @@ def test_the_measures_of_a_model_with_known_predictions():
     windows = vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256)
     masked = protocol_masks(2)
     outcomes = masked_outcomes(model, windows, masked, vocabulary.mask_token)
+
     tables = measures.breakdown(outcomes, ValidationSet(windows, masked), vocabulary)
 
     for table in tables.values():

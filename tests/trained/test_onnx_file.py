@@ -17,6 +17,7 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     file = tmp_path / "model.onnx"
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
     export(trained, file)
+
     size = file.stat().st_size
 
     assert (

@@ -12,6 +12,7 @@ def test_scores_of_labels_are_those_of_scikit_learn(capsys):
     truth = generator.integers(3, size=200)
     guesses = generator.integers(4, size=200)
     results = per_label(confusion_matrix(truth, guesses), list("abcd"))
+
     expected = precision_recall_fscore_support(
         truth, guesses, labels=range(4), zero_division=0.0
     )

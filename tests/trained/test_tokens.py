@@ -25,6 +25,7 @@ def test_blanks_are_tokens(trained, printed):
     )
     (blank,) = result["blanks"]
     name = "character" if trained.vocabulary.tokens == "characters" else "token"
+
     first = blank["candidates"][0][name]
 
     assert result["text"][blank["offset"] : blank["offset"] + len(first)] == first

@@ -19,6 +19,7 @@ def test_streams_are_those_of_the_model():
     model = small_model(n_tokens=5, n_layers=3, dropout=0.5)
     inputs = torch.randint(0, 5, (4, 10))
     masked = masks(4, 10)
+
     streams = residual_streams(model, inputs, masked)
 
     assert list(streams) == ["embedding", "layer 1", "layer 2", "layer 3"]
@@ -27,6 +28,7 @@ def test_streams_are_those_of_the_model():
     model.eval()
     encoder = model.encoder
     positions = masked.flatten().nonzero()[:, 0]
+
     from_stream = model.predict(encoder.final_norm(streams["layer 3"]))
 
     assert torch.allclose(from_stream, model(inputs, positions), atol=1e-5)
@@ -58,6 +60,7 @@ def test_a_probe_is_measured_on_other_windows_than_it_is_fitted_on():
     masked = masks(8, 10)
     draws = generator(1)
     stream = torch.randn(int(masked.sum()), 100, generator=draws)
+
     belief = torch.rand(len(stream), 2, generator=draws).double()
 
     assert probe({"layer 1": stream}, {"word": belief}, masked)["word"]["layer 1"] < 0.5
@@ -73,6 +76,7 @@ def test_beliefs_are_the_floors_at_masked_positions():
     masked = masks(3, 6)
     inputs = vocabulary.encode(automaton.write(18, seed=0)).view(3, 6)
     inputs[masked] = vocabulary.mask_token
+
     beliefs = exact_beliefs(truth, inputs, masked)
 
     assert list(beliefs) == list(DISTINCTIONS)

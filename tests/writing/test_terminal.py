@@ -200,6 +200,7 @@ def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
     monkeypatch.setattr(writing.terminal, "SECONDS_PER_FRAME", 0.04)
     clock = iter([0.0, 0.01, 0.03, 0.05])
     monkeypatch.setattr(writing.terminal.time, "monotonic", lambda: next(clock))
+
     frames = "".join(frames_of(TEXT)[:-1])
 
     assert frames.count("\x1b[J") == 2
@@ -235,6 +236,7 @@ def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     before = ids.masked_fill(
         torch.tensor([False, True, True, True]), vocabulary.mask_token
     )
+
     first = Cell("n", WRITTEN)
 
     assert list(cells(before, before, vocabulary)) == [first, *[Cell(BLANK, EMPTY)] * 3]

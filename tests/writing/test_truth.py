@@ -19,6 +19,7 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     inputs[[0, 0, 1, 1], [1, 2, 0, 3]] = MASK
     model = TruePosterior(random_automaton(0), VOCABULARY)
     probs = model(inputs).exp()
+
     # 3 is its [MASK]
     expected = model.floor.posteriors(
         inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool)
@@ -44,6 +45,7 @@ def test_an_impossible_text_is_explained_by_misprints_and_others_are_exact():
     inputs[:, 1] = MASK
     hidden = inputs.where(inputs != VOCABULARY.id_of("x"), MASK)
     probs = model(inputs).exp()
+
     expected = model(hidden).exp()
 
     assert probs[:3].equal(expected[:3])
@@ -62,6 +64,7 @@ def test_it_fits_the_vocabulary_of_the_play_and_refuses_one_that_cannot_write_th
     model = TruePosterior(corpus.automaton, vocabulary)
     end = corpus.validation.index("?\n\n")
     inputs = vocabulary.encode(corpus.validation[end - 60 : end + 4])[None]
+
     inputs[0, 60] = vocabulary.mask_token
 
     assert model(inputs, torch.tensor([60]))[0, vocabulary.id_of("?")].exp() > 0.999

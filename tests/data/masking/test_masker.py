@@ -56,6 +56,7 @@ def test_random_characters_by_frequency():
     counts = torch.cat([torch.arange(N_CHARS).float(), torch.zeros(3)])
     tokens = torch.full((500, 1_000), 7)
     random_only = masker(counts, randomize_prob=1.0, no_change_prob=0.0)
+
     drawn = masked(random_only, tokens, 1.0).inputs.flatten()
 
     assert chi_square(drawn.bincount(minlength=N_CHARS + 3), counts / counts.sum()) < 4
@@ -103,6 +104,7 @@ def test_corrupt_units_corrupts_all_of_a_unit_alike():
     masker.corruption.randomize_prob = 0.0
     masker.corruption.no_change_prob = 0.5
     at = torch.arange(1_000).view(10, 100)
+
     units = masker(ids[at], at, 0.5).inputs.view(100, 10)
     hidden = (units == masker.corruption.mask_token).sum(1)
 

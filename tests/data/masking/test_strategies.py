@@ -133,6 +133,7 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     masker, ids = masker_of(text, STRATEGIES[name](text), seed=seed)
     offsets = torch.arange(len(ids)).expand(3, -1)
     tokens = ids[offsets]
+
     batch = masker(tokens, offsets, masking_prob)
 
     assert batch.positions.shape == (3, n_masked_in(len(ids), masking_prob))

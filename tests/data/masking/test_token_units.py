@@ -87,6 +87,7 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
     offsets = torch.randint(
         len(ids) - 64, (50, 1), generator=generator()
     ) + torch.arange(64)
+
     batch = configs.masking.strategy(ids[offsets], offsets, 0.3)
 
     assert batch.positions.shape == (50, n_masked_in(64, 0.3))

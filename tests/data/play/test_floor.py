@@ -82,6 +82,7 @@ def test_losses_are_those_of_the_true_characters_at_masked_positions():
     masked = torch.tensor([False, True, True, False, True, False]).expand(10, 6)
     posteriors = Floor(automaton).posteriors(windows.masked_fill(masked, MASK), masked)
     truth = posteriors[torch.arange(30), windows[masked]]
+
     losses = Floor(automaton).losses(windows, masked)
 
     assert losses.equal(
@@ -166,6 +167,7 @@ def test_the_play_is_worth_learning():
     validation = validation_set(vocabulary.encode(play.validation))
     windows = validation.windows[::16]
     masked = validation.masked[::16]
+
     floor = Floor(play.automaton)
 
     assert floor.n_chars == vocabulary.n_ordinary

@@ -40,6 +40,7 @@ def test_masked_neighbors_and_other_windows_are_not_used():
     other = windows.copy()
     other[0, 6] = 0  # a masked neighbor
     other[1, 1:] = 1  # the other window
+
     after = count(training, other, masked, n_chars).losses
 
     assert (
@@ -59,6 +60,7 @@ def test_contexts_that_were_never_seen_give_finite_losses(seed, rate, n_characte
     training = generator.integers(0, 3, 12)
     windows = generator.integers(0, n_characters, (2, 20))
     masked = generator.random((2, 20)) < rate
+
     losses = count(training, windows, masked, n_chars=n_characters).losses
 
     assert losses.shape == (masked.sum(),)

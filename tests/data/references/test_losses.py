@@ -126,6 +126,7 @@ def test_a_background_process_that_dies_does_not_stop_the_run(text):
     before = set(multiprocessing.active_children())
     started = References(text, KNOWN)
     (child,) = set(multiprocessing.active_children()) - before
+
     child.kill()
 
     assert not started.is_complete(wait_seconds=60)

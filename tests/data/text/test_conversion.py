@@ -152,6 +152,7 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
     said = []
+
     again = load_corpus(str(text), said.append)
 
     assert said == ["reading 1 of 3 files (0.1 MB), which are new or have changed"]

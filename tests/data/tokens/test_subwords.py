@@ -77,6 +77,7 @@ def test_a_file_keeps_its_tokens_under_new_ids(tmp_path, name, text, shown):
     text = text.removesuffix("<|endoftext|>")
     tokens = theirs.encode(text, add_special_tokens=False).tokens
     unknown = {"<unk>", "Ω"} - set(vocabulary.ordinary)
+
     expected = ["[UNK]" if token in unknown else token for token in tokens]
 
     assert vocabulary.encode(text).tolist() == list(map(vocabulary.id_of, expected))
