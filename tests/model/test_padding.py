@@ -90,7 +90,6 @@ def test_nor_the_gradients(model):
     model = model.double()
     logits = model(IDS, attention_mask=MASK).split(12)
     padded = gradients(model, [row[:n] for row, n in zip(logits, LENGTHS, strict=True)])
-
     alone = gradients(model, [model(text[None]) for text in TEXTS])
 
     assert padded.keys() == alone.keys()
