@@ -71,21 +71,6 @@ def test_every_pair_of_lengths_can_share_a_batch(model):
         assert torch.allclose(of_shorter[:shorter], alone[shorter], rtol=0, atol=1e-5)
 
 
-def test_neither_does_it_with_positions(model):
-    """One position per window, in both forms."""
-    last = torch.tensor(LENGTHS) - 1
-    alone = []
-    for text, column in zip(TEXTS, last, strict=True):
-        alone.append(model(text[None], column[None]))
-
-    expected = torch.cat(alone)
-    in_batch = last + 12 * torch.arange(len(TEXTS))
-
-    for positions in (in_batch, in_batch[:, None]):
-        logits = model(IDS, positions, MASK).flatten(0, -2)
-        assert torch.allclose(logits, expected, rtol=0, atol=1e-5)
-
-
 def test_nor_the_gradients(model):
     model = model.double()
     logits = model(IDS, attention_mask=MASK).split(12)

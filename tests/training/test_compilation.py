@@ -168,18 +168,6 @@ def use_backend(monkeypatch):
     return use
 
 
-def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypatch):
-    def broken(graph, inputs):
-        raise ValueError("register allocation failed\nin a long message")
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
-    configs = configs_for(corpus_file, training__compile=True)
-    line, _ = compiled(configs)
-
-    assert line == "training without torch.compile: register allocation failed"
-    assert configs.step(configs.training.all_stages[0])["n_labels"] > 0
-
-
 def gradients_of(configs, batch):
     """The gradients of a batch, and the sums of its outcome."""
     configs.network.zero_grad()

@@ -276,27 +276,6 @@ def test_noam_computes_its_learning_rate_in_python_and_is_never_recorded(corpus_
     assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
 
 
-def test_an_update_changes_its_tensors_in_place(corpus_file):
-    """A graph knows addresses only."""
-    configs = configs_for(corpus_file)
-
-    def addresses():
-        states = [optimizer.state for optimizer in configs.update.optimizers]
-        leaves = tree_leaves([list(configs.network.parameters()), states])
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return [
-            tensor.data_ptr() for tensor in (*tensors, configs.update.skipped_in_a_row)
-        ]
-
-    configs.step(STAGE)
-    before = weights(configs)
-    addresses_before = addresses()
-    configs.step(STAGE)
-
-    assert not torch.equal(weights(configs), before)
-    assert addresses() == addresses_before
-
-
 def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     plain = configs_for(corpus_file)
     on_device = configs_for(corpus_file)

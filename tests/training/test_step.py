@@ -40,23 +40,6 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     assert sums["n_correct"] == (logits.argmax(-1) == labels).sum()
 
 
-def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
-    configs = configs_for(corpus_file, model__ngrams=2)
-    configs.step(STAGE)  # or the outputs of the layers would be zero
-    (batch,) = configs.step.draw(STAGE)
-    flat = batch._replace(
-        positions=batch.positions.flatten(), labels=batch.labels.flatten()
-    )
-
-    expected, (outcome,) = gradients_of(configs, [batch])
-    gradients, (other,) = gradients_of(configs, [flat])
-
-    assert outcome.losses.shape == batch.positions.shape
-
-    assert_close(other.losses, outcome.losses.flatten(), rtol=1e-4, atol=1e-5)
-    assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
-
-
 def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
     """The gradients of a step in four batches are those of the same windows in one batch."""
     configs = configs_for(corpus_file, training__grad_accum_steps=4)

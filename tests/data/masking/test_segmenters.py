@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from data.masking.sampling import first_columns, sampling_order
+from data.masking.sampling import sampling_order
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
 from data.masking.units import Mixture, Spans
@@ -111,21 +111,6 @@ def order_of(segmenter, offsets):
     return sampling_order(
         units, weights, torch.rand(offsets.shape, generator=generator(1))
     )
-
-
-def test_the_first_column_of_a_unit():
-    """A unit may continue from the end of the window at its beginning."""
-    units = torch.tensor(
-        [[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3], [1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]]
-    )
-    columns = [
-        [0, 0, 2, 3, 3, 3],
-        [0, 1, 1, 1, 4, 4],
-        [4, 1, 1, 1, 4, 4],
-        [0, 0, 0, 0, 0, 0],
-    ]
-
-    assert first_columns(units).tolist() == columns
 
 
 def test_units_are_taken_whole_and_the_last_one_in_a_stretch():

@@ -7,7 +7,6 @@ from configs.experiment import configs_of
 from configs.masking import segmenter_of
 from data.batch import IGNORED_LABEL
 from data.corpus import Corpus, CorpusError
-from data.masking import n_masked_in
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES, units_of
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
@@ -71,28 +70,6 @@ def test_units_hold_whole_words(name, kind):
 
     assert torch.equal(units, expected[0][offsets])
     assert torch.equal(weights, expected[1][offsets])
-
-
-@pytest.mark.parametrize("kind", VOCABULARIES)
-@pytest.mark.parametrize("name", [*STRATEGIES, "mixture"])
-def test_every_window_hides_the_same_number_of_tokens(name, kind):
-    configs = masking(VOCABULARIES[kind])
-    if name == "mixture":
-        configs.masking.mixture = [
-            {"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}
-        ]
-
-    configs.masking.strategy = name
-    ids = configs.data.training_ids
-    offsets = torch.randint(
-        len(ids) - 64, (50, 1), generator=generator()
-    ) + torch.arange(64)
-
-    batch = configs.masking.strategy(ids[offsets], offsets, 0.3)
-
-    assert batch.positions.shape == (50, n_masked_in(64, 0.3))
-    assert torch.equal(batch.labels, ids[offsets].flatten()[batch.positions])
-    assert batch.positions.unique().numel() == batch.positions.numel()
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -26,15 +26,6 @@ def test_a_saved_vocabulary_is_the_same(vocabulary):
     assert torch.equal(again.encode("abca"), vocabulary.encode("abca"))
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "bpe:260"])
-def test_pairs_have_their_special_tokens(tokens):
-    corpus = Corpus.from_text("test", TEXT)
-    vocabulary = vocabulary_of(tokens, corpus, ("[CLS]", "[SEP]"), print)
-
-    assert vocabulary.special_tokens == ["[PAD]", "[MASK]", "[CLS]", "[SEP]"]
-    assert vocabulary.id_of("[SEP]") == vocabulary.n_ordinary + 3
-
-
 def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
     said = []
     corpus = Corpus.from_text("test", TEXT + "qqq " * (len(TEXT) // 36))
