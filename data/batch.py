@@ -23,9 +23,9 @@ class Batch(NamedTuple):
         torch.Tensor
     )  # the original ids there, or IGNORED_LABEL; as many as positions
     offsets: torch.Tensor | None = None  # of these characters in the training text
-    attention_mask: torch.Tensor | None = (
-        None  # [batch, seq_len] bool, False at padding
-    )
+    # [batch, seq_len] the number of each token's document in its window, from 1 on, and 0
+    # at padding (or True and False); None: one document without padding
+    attention_mask: torch.Tensor | None = None
     # more tensors for an objective, each [batch, ...]: segments and pair_labels, for example
     extras: dict[str, torch.Tensor] = {}
 

@@ -37,7 +37,10 @@ def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> N
     _check_places(batch)
     if batch.attention_mask is not None:
         mask = batch.attention_mask
-        _expect(mask.dtype == torch.bool, f"attention_mask must be bool: {mask.dtype}")
+        _expect(
+            mask.dtype in (torch.int64, torch.bool),
+            f"attention_mask must be int64 or bool: {mask.dtype}",
+        )
         _expect(
             mask.shape == shape, f"attention_mask must be {list(shape)}: {_shape(mask)}"
         )

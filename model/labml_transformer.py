@@ -1,7 +1,11 @@
 """The model of the annotated labml experiment, with the interface of Folio's own."""
 
+from typing import Any
+
 from labml_nn.transformers import Encoder, Generator, mha
 from torch import Tensor, nn
+
+from model.documents import places_in, same_document
 
 # labml 0.5 removed it, but labml_nn's attention still calls it
 if not hasattr(mha.tracker, "debug"):
@@ -20,7 +24,7 @@ class LabmlTransformer(nn.Module):
     def __init__(self, *, encoder: Encoder, src_embed: nn.Module, generator: Generator):
         super().__init__()
         self.encoder = encoder
-        self.src_embed = src_embed
+        self.src_embed: Any = src_embed
         self.generator = generator
 
     def forward(
@@ -31,10 +35,17 @@ class LabmlTransformer(nn.Module):
     ) -> Tensor:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in
         MaskedLanguageModel."""
-        mask = (
-            None if attention_mask is None else attention_mask.t()[None]
-        )  # [1, seq_len, batch]
-        x = self.encoder(self.src_embed(inputs.t()), mask)  # [seq_len, batch, d_model]
+        tokens = inputs.t()
+        if attention_mask is None:
+            x = self.encoder(self.src_embed(tokens), None)  # [seq_len, batch, d_model]
+        else:
+            is_same = same_document(attention_mask, attention_mask)
+            places = places_in(is_same)[:, 0].t()
+            # as src_embed, but each document has positions of its own
+            vectors = self.src_embed.linear(tokens) * self.src_embed.d_model**0.5
+            embedded = vectors + self.src_embed.positional_encodings[places, 0]
+            # [seq_len, seq_len, batch]
+            x = self.encoder(embedded, is_same[:, 0].movedim(0, -1))
         x = x.transpose(0, 1).flatten(0, 1)
         if positions is not None:
             x = x[positions]

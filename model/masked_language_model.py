@@ -32,7 +32,8 @@ class MaskedLanguageModel(nn.Module):
 
         `positions` are indices into `inputs.flatten()`: `[n]` in any order, or `[batch, n]`, whose
         row i lies in window i, which is faster. Without them, all positions are predicted, `[batch
-        * seq_len, n_tokens]`. `attention_mask` `[batch, seq_len]` is False at padding.
+        * seq_len, n_tokens]`. `attention_mask` `[batch, seq_len]` is the number of each token's
+        document in its window, from 1 on, and 0 at padding; or True and False.
         """
         x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
         return self.predict(x.flatten(0, 1) if positions is None else x)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.documents import places_in, same_document
 from model.embedding import Embedding
 from model.ngrams import NgramEmbedding
 
@@ -68,7 +69,8 @@ def mix(
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention in both directions: every position sees every other."""
+    """Multi-head self-attention in both directions: every position sees every other of its
+    document."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float):
         super().__init__()
@@ -88,7 +90,7 @@ class Attention(nn.Module):
         """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions
         have no queries.
 
-        Keys where `mask` `[batch, 1, 1, seq_len]` is False are not seen.
+        A query does not see keys where `mask` `[batch, 1, n_queries, seq_len]` is False.
         """
         batch, seq_len, d_model = x.shape
         heads = (self.n_heads, d_model // self.n_heads)
@@ -113,8 +115,9 @@ class Attention(nn.Module):
                 .view(batch, -1, *heads)
                 .transpose(1, 2)
             )
-            columns = positions.unsqueeze(1) % seq_len
-            query = rotate(query, cos[columns], sin[columns])
+            rows = positions.unsqueeze(1) % cos.shape[:-1].numel()
+            cos_there = cos.flatten(0, -2)[rows]
+            query = rotate(query, cos_there, sin.flatten(0, -2)[rows])
             positions = None
         dropout = self.dropout if self.training else 0.0
         mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
@@ -202,9 +205,9 @@ class ModernEncoder(nn.Module):
         positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a
-        shorter window. Other positions get the vectors that the text has alone; those of padding
-        have no meaning.
+        """`attention_mask` `[batch, seq_len]` is the number of each token's document in its window,
+        from 1 on, and 0 at padding (or True and False). A token sees its own document only, and
+        gets the vector that it has if the document is alone; those of padding have no meaning.
 
         With `positions`, indices into `inputs.flatten()`, only the vectors there are returned,
         `[*positions.shape, d_model]`: the last feed-forward runs only there. With `[batch, n]`,
@@ -231,8 +234,19 @@ class ModernEncoder(nn.Module):
         """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
         cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
         x = self.dropout(self.embedding_norm(x))
-        mask = None if attention_mask is None else attention_mask[:, None, None]
+        mask = None
+        last_mask = None
+        if attention_mask is not None:
+            mask = same_document(attention_mask, attention_mask)
+            last_mask = mask
+            places = places_in(mask)
+            cos = cos[places]  # [batch, 1, seq_len, d_head]
+            sin = sin[places]
+            if positions is not None and positions.ndim == 2:
+                of_queries = attention_mask.flatten()[positions]
+                last_mask = same_document(of_queries, attention_mask)
+
         *earlier, last = self.layers
         for layer in earlier:
             x = layer(x, cos, sin, mask=mask)
-        return self.final_norm(last(x, cos, sin, positions, mask))
+        return self.final_norm(last(x, cos, sin, positions, last_mask))

@@ -77,12 +77,10 @@ class NgramEmbedding(nn.Module):
         return not self.table.sparse  # torch.compile cannot handle sparse gradients
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors
-        are zero."""
+        """`mask` `[batch, seq_len]` has the number of each token's document, outside of which
+        n-grams see borders only; where it is 0 or False, at padding, vectors are zero."""
         table = self.table.weight
-        rows = self.rows(
-            inputs if mask is None else inputs.masked_fill(~mask, self.border)
-        )
+        rows = self.rows(inputs, mask)
         # an exported program has no sparse gradients and no dropout
         if torch.compiler.is_exporting():
             return (
@@ -90,23 +88,27 @@ class NgramEmbedding(nn.Module):
                 .sum(-2)
                 .flatten(-2)
             )
-        # no gradient for the rows around padding
-        rows = rows.flatten(0, 1) if mask is None else rows[mask]
+        is_sparse = self.table.sparse
+        is_text = None if mask is None else mask != 0
+        # the optimizer updates each row that is looked up
+        filters = is_text is not None and is_sparse
+        rows = rows[is_text] if filters else rows.flatten(0, 1)
         rows = rows.view(-1, rows.shape[1] // self.n_parts)
         ones = torch.ones(rows.shape, dtype=table.dtype, device=rows.device)
         weights = F.dropout(ones, self.dropout, self.training)
-        is_sparse = self.table.sparse
         sums = (
             SumOfRows.apply(table, rows, weights)
             if is_sparse
             else self.table(rows, None, weights)
         )
         vectors = sums.view(-1, self.n_parts * table.shape[1])
-        if mask is None:
+        if is_text is None:
             return vectors.view(*inputs.shape, -1)
-        return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(
-            mask.unsqueeze(-1), vectors
-        )
+        is_text = is_text.unsqueeze(-1)
+        if not is_sparse:
+            return vectors.view(*inputs.shape, -1) * is_text
+        zeros = vectors.new_zeros(*inputs.shape, vectors.shape[1])
+        return zeros.masked_scatter(is_text, vectors)
 
     def _load_from_state_dict(  # type: ignore[override]
         self, state_dict: Any, prefix: str, *arguments: Any
@@ -118,17 +120,25 @@ class NgramEmbedding(nn.Module):
             own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
-    def rows(self, inputs: Tensor) -> Tensor:
+    def rows(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """The row of each n-gram around each token, `[batch, seq_len, n_ngrams]`.
 
         A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor *
         symbol, modulo 2^64.
         """
         reach = len(self.factors) // 2
-        symbols = self.symbols[F.pad(inputs, (reach, reach), value=self.border)]
+        seq_len = inputs.shape[1]
+        around = (reach, reach)
+        symbols = self.symbols[F.pad(inputs, around, value=self.border)]
+        documents = None if mask is None else F.pad(mask.long(), around)
         hashes = self.summands
         for i, factors in enumerate(self.factors):
-            hashes = hashes + symbols[:, i : i + inputs.shape[1], None] * factors
+            neighbors = symbols[:, i : i + seq_len]
+            if documents is not None:
+                here = documents[:, reach : reach + seq_len]
+                is_own = documents[:, i : i + seq_len].eq(here)
+                neighbors = torch.where(is_own, neighbors, self.symbols[self.border])
+            hashes = hashes + neighbors[..., None] * factors
         return ((hashes >> 33) + 2**30) * self.table.num_embeddings >> 31
 
 

@@ -54,8 +54,8 @@ def masked_outcomes(
     """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which
-    are masked, and `attention_mask` which are no padding. Both results are `[n_masked]`, on the
-    CPU, in the order of `masked.nonzero()`.
+    are masked, and `attention_mask` has the documents' numbers. Both results are `[n_masked]`,
+    on the CPU, in the order of `masked.nonzero()`.
     """
     losses = []
     correct = []

@@ -13,9 +13,9 @@ class WindowBatch(NamedTuple):
 
     tokens: torch.Tensor  # [batch, seq_len] ids
     offsets: torch.Tensor  # [batch, seq_len] the offset of each token in the text
-    attention_mask: torch.Tensor | None = (
-        None  # [batch, seq_len] bool, False at padding
-    )
+    # [batch, seq_len] the number of each token's document in its window, from 1 on, and 0
+    # at padding (or True and False); None: one document without padding
+    attention_mask: torch.Tensor | None = None
     extras: dict[str, torch.Tensor] = {}  # for a second objective, each [batch, ...]
 
 
