@@ -6,8 +6,9 @@ from data.windows import Windows
 from data.windows.documents import DocumentWindows
 from data.windows.prefetch import Prefetched
 from data.windows.shuffled import ShuffledWindows
+from tests.data.masking.helpers import generator
 
-IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
+IDS = torch.randint(200, (5_000,), generator=generator())
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)] * 4
 KINDS = [Windows, ShuffledWindows]
 THREADS = {
@@ -36,14 +37,16 @@ def test_random_windows_reach_both_ends_of_the_text():
 
 def test_an_epoch_of_shuffled_windows_visits_every_cell_once_and_stays_inside_the_text():
     windows = ShuffledWindows(torch.arange(32 * 50 + 7), seed=0)
-    starts = torch.cat([windows.draw(10, 32)[1][:, 0] for _ in range(5)])
+    batches = [windows.draw(10, 32) for _ in range(5)]
+    starts = torch.cat([batch.offsets[:, 0] for batch in batches])
 
     assert (starts // 32).sort().values.tolist() == list(range(50))
     assert (starts % 32).unique().numel() > 10  # each at a random offset in its cell
 
     windows = ShuffledWindows(torch.arange(32 * 3), seed=0)
 
-    assert max(windows.draw(2, 32)[1].max() for _ in range(100)) < 32 * 3
+    for _ in range(100):
+        assert windows.draw(2, 32).offsets.max() < 32 * 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,23 +82,21 @@ def test_windows_stay_inside_documents_and_reach_every_start():
 
 
 def draws_after_restoring(state):
-    generator = torch.Generator().manual_seed(int(torch.randint(1_000, ())))
-    restore_generator(generator, state)
-    return torch.rand(5, generator=generator)
+    some = generator(int(torch.randint(1_000, ())))
+    restore_generator(some, state)
+    return torch.rand(5, generator=some)
 
 
 def test_a_restored_generator_continues_its_draws():
     """And a state of another device gives the same new draws each time."""
-    saved = torch.Generator().manual_seed(3)
+    saved = generator(3)
     torch.rand(5, generator=saved)
+    continued = draws_after_restoring(saved.get_state())
 
-    assert torch.equal(
-        draws_after_restoring(saved.get_state()), torch.rand(5, generator=saved)
-    )
+    assert torch.equal(continued, torch.rand(5, generator=saved))
 
     state = torch.arange(16, dtype=torch.uint8)  # a GPU's state: a seed and an offset
+    draws = draws_after_restoring(state)
 
-    assert torch.equal(draws_after_restoring(state), draws_after_restoring(state))
-    assert not torch.equal(
-        draws_after_restoring(state), draws_after_restoring(state.flip(0))
-    )
+    assert torch.equal(draws, draws_after_restoring(state))
+    assert not torch.equal(draws, draws_after_restoring(state.flip(0)))

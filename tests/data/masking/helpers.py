@@ -8,12 +8,11 @@ from data.masking.units import CorpusUnits
 from data.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
-N_CHARS, PAD, MASK, CLS = (
-    20,
-    20,
-    21,
-    22,
-)  # a vocabulary of 20 characters and three special tokens
+# a vocabulary of 20 characters and three special tokens
+N_CHARS = 20
+PAD = 20
+MASK = 21
+CLS = 22
 
 
 def generator(seed=0):
@@ -33,16 +32,14 @@ def masker_of(corpus, segmenter, **settings):
         mask_token=vocabulary.mask_token, random_token_weights=weights
     )
     settings = {"seed": 0, "device": CPU, **settings}
-    return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(
-        corpus
-    )
+    masker = Masker(corruption, segmenter=segmenter, **settings)
+    return masker, vocabulary.encode(corpus)
 
 
 def units_of(*lengths_and_weights):
     lengths, weights = zip(*lengths_and_weights, strict=True)
-    ids = torch.repeat_interleave(
-        torch.arange(len(lengths)), torch.tensor(lengths)
-    ).int()
+    numbers = torch.arange(len(lengths), dtype=torch.int32)
+    ids = numbers.repeat_interleave(torch.tensor(lengths))
     return CorpusUnits(ids, torch.tensor(weights))
 
 
@@ -58,9 +55,8 @@ class Fresh(Segmenter):
         return offsets, 1 / (1 + self.times_masked[offsets])
 
     def observe(self, offsets, losses):
-        self.times_masked = self.times_masked.index_add(
-            0, offsets, (losses > 0).float()
-        )
+        is_masked = (losses > 0).float()
+        self.times_masked = self.times_masked.index_add(0, offsets, is_masked)
 
     def state_dict(self):
         return {"times_masked": self.times_masked}
@@ -77,12 +73,12 @@ def chi_square(counts, probabilities):
 
     assert counts[~possible].sum() == 0, "something impossible was drawn"
 
-    statistic = (
-        (counts[possible] - expected[possible]) ** 2 / expected[possible]
-    ).sum()
+    differences = counts[possible] - expected[possible]
+    statistic = (differences**2 / expected[possible]).sum()
     freedom = int(possible.sum()) - 1
     return float((statistic - freedom) / (2 * freedom) ** 0.5)
 
 
 def within_four_standard_errors(count, n, share):
-    return abs(count / n - share) < 4 * (share * (1 - share) / n) ** 0.5
+    standard_error = (share * (1 - share) / n) ** 0.5
+    return abs(count / n - share) < 4 * standard_error

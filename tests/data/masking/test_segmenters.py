@@ -27,11 +27,11 @@ def test_spans_are_runs_of_whole_base_units():
     words = units_of(*[(n, 1.0) for n in (3, 5, 2, 7, 1, 4) * 10])
     offsets = torch.arange(len(words.unit_of)).expand(50, -1)
     spans, _ = Spans(words)(offsets, generator(), 0.0)
-    cut_inside = (spans[:, 1:] != spans[:, :-1]) & (
-        words.unit_of[1:] == words.unit_of[:-1]
-    )
 
-    assert not cut_inside.any()
+    span_ends = spans[:, 1:] != spans[:, :-1]
+    is_inside_a_word = words.unit_of[1:] == words.unit_of[:-1]
+
+    assert not (span_ends & is_inside_a_word).any()
 
     runs = [torch.unique_consecutive(row, return_counts=True) for row in spans]
     for numbers, _ in runs:
@@ -42,10 +42,10 @@ def test_spans_are_runs_of_whole_base_units():
 
 
 def test_spans_begin_equally_often_everywhere():
-    spans, _ = Spans(Characters())(
-        torch.arange(64).expand(20_000, 64), generator(), 0.0
-    )
-    begins = (spans != spans.roll(1, dims=1)).double().mean(0)
+    offsets = torch.arange(64).expand(20_000, 64)
+    spans, _ = Spans(Characters())(offsets, generator(), 0.0)
+    is_begin = spans != spans.roll(1, dims=1)
+    begins = is_begin.double().mean(0)
 
     # One span per window is cut short by the one that it meets, so spans begin a little more often
     # than 1 / 3.797.
@@ -90,17 +90,18 @@ def test_adaptive_units_do_not_change_types_that_were_not_seen():
 
 
 def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
-    text = "word " * 40
-    rows = [(0.5, {"random": 3.0, "whole_word": 1.0}), (1.0, {"whole_word": 1.0})]
-    segmenter = Mixture(
-        {"random": Characters(), "whole_word": STRATEGIES["whole_word"](text)}, rows
-    )
+    whole_word = STRATEGIES["whole_word"]("word " * 40)
+    parts = {"random": Characters(), "whole_word": whole_word}
+    first_half = {"random": 3.0, "whole_word": 1.0}
+    rows = [(0.5, first_half), (1.0, {"whole_word": 1.0})]
+    segmenter = Mixture(parts, rows)
+
     offsets = torch.arange(200).expand(8_000, 200)
     units, _ = segmenter(offsets, generator(), 0.0)
     # whether the first two characters of a word are apart
-    single = (units[:, 0] != units[:, 1]).double().mean()
+    n_apart = int((units[:, 0] != units[:, 1]).sum())
 
-    assert abs(single - 0.75) < 4 * (0.75 * 0.25 / 8_000) ** 0.5
+    assert within_four_standard_errors(n_apart, 8_000, 0.75)
 
     units, _ = segmenter(offsets[:100], generator(), 0.5)
     assert (units[:, 0] == units[:, 1]).all()
@@ -108,24 +109,26 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
 
 def order_of(segmenter, offsets):
     units, weights = segmenter(offsets, generator(), 0.0)
-    return sampling_order(
-        units, weights, torch.rand(offsets.shape, generator=generator(1))
-    )
+    draws = torch.rand(offsets.shape, generator=generator(1))
+    return sampling_order(units, weights, draws)
 
 
 def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
     segmenter = units_of((3, 1.0), (4, 1.0), (2, 1.0), (5, 1.0))
+    lengths = [3, 4, 2, 5]
     order, _ = order_of(segmenter, torch.arange(14).expand(500, 14))
+
     for row in order[:, :8]:  # a budget of 8 characters
         taken = segmenter.unit_of[row].tolist()
         *whole, last = dict.fromkeys(taken)
 
         for unit in whole:
-            assert taken.count(unit) == int((segmenter.unit_of == unit).sum())
+            assert taken.count(unit) == lengths[unit]
 
-        n_last = int((segmenter.unit_of == last).sum())
-        # one after the other, in a circle
-        assert ((row[-taken.count(last) :].diff() - 1) % n_last == 0).all()
+        stretch = row[-taken.count(last) :]
+        steps = stretch.diff() % lengths[last]
+
+        assert (steps == 1).all()  # one after the other, in a circle
 
 
 def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
@@ -138,9 +141,9 @@ def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
 
 @pytest.mark.parametrize("weight", [0.0, -0.0, -1.0, float("nan")])
 def test_a_unit_without_a_positive_weight_is_never_taken(weight):
-    order, times = order_of(
-        units_of((4, weight), (4, 1.0)), torch.arange(8).expand(100, 8)
-    )
+    segmenter = units_of((4, weight), (4, 1.0))
+    order, times = order_of(segmenter, torch.arange(8).expand(100, 8))
+
     assert (order[:, :4] >= 4).all()
     assert times[:, :4].isfinite().all()
     assert times[:, 4:].isinf().all()
@@ -160,14 +163,19 @@ def test_spans_of_characters_hide_every_column_equally_often(
 ):
     """And so does a unit that is longer than the budget."""
     order, _ = order_of(segmenter, torch.arange(seq_len).expand(20_000, seq_len))
-    for count in torch.bincount(order[:, :n_masked].flatten()).tolist():
+    n_hidden = torch.bincount(order[:, :n_masked].flatten())
+
+    for count in n_hidden.tolist():
         assert within_four_standard_errors(count, 20_000, n_masked / seq_len)
 
 
 def test_spans_of_words_hide_the_ends_of_a_window_little_more_often(sentences):
     starts = torch.randint(len(sentences) - 32, (20_000, 1), generator=generator())
-    order, _ = order_of(STRATEGIES["span"](sentences), starts + torch.arange(32))
-    shares = torch.bincount(order[:, :5].flatten()) / (20_000 * 5 / 32)
+    offsets = starts + torch.arange(32)
+    order, _ = order_of(STRATEGIES["span"](sentences), offsets)
+
+    n_hidden = torch.bincount(order[:, :5].flatten())
+    shares = n_hidden / (20_000 * 5 / 32)
 
     assert shares.max() < 1.25
     assert shares.min() > 0.85

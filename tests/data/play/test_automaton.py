@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from data.play.automaton import Automaton, Builder
+from tests.data.masking.helpers import within_four_standard_errors
 from tests.data.play.test_floor import probabilities
 
 
@@ -24,10 +25,8 @@ def test_words_are_written_with_their_weights():
 
     written = automaton.write(400_000, seed=0).split(" ")[1:-1]
     for word, weight in weights.items():
-        share = weight / 8
-        standard_error = (share * (1 - share) / len(written)) ** 0.5
-
-        assert abs(written.count(word) / len(written) - share) < 4 * standard_error
+        n_written = written.count(word)
+        assert within_four_standard_errors(n_written, len(written), weight / 8)
 
 
 def test_the_same_seed_writes_the_same_text_and_a_longer_one_continues_it():
@@ -59,9 +58,10 @@ def test_states_with_different_descriptions_are_not_merged():
 
 def test_a_chain_without_convergence_is_an_error():
     two = Automaton("ab", ({1: 1.0}, {0: 1.0}))
-    assert two.stationary().tolist() == [
-        0.5,
-        0.5,
-    ]  # the iteration begins with this distribution
+    # the iteration begins with this distribution
+    assert two.stationary().tolist() == [0.5, 0.5]
+
+    three = Automaton("abc", ({1: 1.0}, {0: 1.0}, {0: 1.0}))
+
     with pytest.raises(ArithmeticError, match="does not converge"):
-        Automaton("abc", ({1: 1.0}, {0: 1.0}, {0: 1.0})).stationary(max_steps=1_000)
+        three.stationary(max_steps=1_000)

@@ -11,15 +11,16 @@ from data.play.floor import Floor, channel
 from data.protocol import validation_set
 from data.references.counting import count
 from data.vocabulary import Vocabulary
+from tests.data.masking.helpers import generator
 
 MASK = 3  # of an automaton with three characters
 
 
 def random_automaton(seed, n_states=5, n_chars=3):
-    generator = np.random.default_rng(seed)
-    more = generator.integers(0, n_chars, n_states - n_chars)
+    draws = np.random.default_rng(seed)
+    more = draws.integers(0, n_chars, n_states - n_chars)
     characters = "abc"[:n_chars] + "".join("abc"[i] for i in more)
-    rows = generator.dirichlet(np.full(n_states, 0.5), size=n_states)
+    rows = draws.dirichlet(np.full(n_states, 0.5), size=n_states)
     return Automaton(characters, tuple(dict(enumerate(row)) for row in rows.tolist()))
 
 
@@ -64,14 +65,17 @@ def test_posteriors_and_probabilities_equal_enumeration(seed, misprint_prob):
     """All positions are wanted, hidden ones and visible ones; several windows are one batch."""
     automaton = random_automaton(seed, n_states=4)
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(40, seed)).view(10, 4)
-    hidden = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
+    hidden = torch.rand(ids.shape, generator=generator(seed)) < 0.5
     shown = ids.masked_fill(hidden, MASK)
+
     floor = Floor(automaton)
     everywhere = torch.ones_like(hidden)
     posteriors = floor.posteriors(shown, everywhere, misprint_prob).view(10, 4, 3)
     log_probs = floor.log_probability(shown)
+
     for window, posterior, log_prob in zip(shown, posteriors, log_probs, strict=True):
         expected, probability = by_enumeration(automaton, window, misprint_prob)
+
         assert torch.allclose(posterior, expected, rtol=0, atol=1e-12)
         assert misprint_prob or log_prob.exp() == pytest.approx(probability, abs=1e-12)
 
@@ -85,9 +89,8 @@ def test_losses_are_those_of_the_true_characters_at_masked_positions():
 
     losses = Floor(automaton).losses(windows, masked)
 
-    assert losses.equal(
-        torch.zeros(10, 6).double().masked_scatter(masked, -truth.log())
-    )
+    elsewhere = torch.zeros(10, 6).double()
+    assert losses.equal(elsewhere.masked_scatter(masked, -truth.log()))
 
 
 def test_an_impossible_text_has_the_probability_0_and_no_losses():
@@ -95,12 +98,10 @@ def test_an_impossible_text_has_the_probability_0_and_no_losses():
     automaton = Automaton("aab", ({1: 1.0}, {0: 0.25, 2: 0.75}, {0: 0.5, 1: 0.5}))
     # id 3 is a foreign character
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 0, 1]])
+    log_probs = Floor(automaton).log_probability(texts)
 
-    assert Floor(automaton).log_probability(texts).isfinite().tolist() == [
-        False,
-        True,
-        False,
-    ]
+    assert log_probs.isfinite().tolist() == [False, True, False]
+
     with pytest.raises(ValueError, match="cannot generate this text"):
         Floor(automaton).losses(texts[:1], torch.zeros(1, 5).bool())
 
@@ -113,17 +114,18 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     described = replace(automaton, descriptions=descriptions)
     shown = torch.tensor([0, MASK, 2, MASK, 1])
     written = torch.tensor([automaton.alphabet.index(c) for c in automaton.characters])
+
     states = torch.tensor(list(product(range(5), repeat=5)))
-    fitting = states[((shown == written[states]) | (shown == MASK)).all(1)]
-    weights = (
-        Floor(replace(automaton, characters="01234")).log_probability(fitting).exp()
-    )
+    fits = (shown == written[states]) | (shown == MASK)
+    fitting = states[fits.all(1)]
+    of_states = Floor(replace(automaton, characters="01234"))
+    weights = of_states.log_probability(fitting).softmax(0)
+
     expected = torch.zeros(5, 3).double()  # of none, x, and y
     for state, value in enumerate(values):
         column = [None, "x", "y"].index(value)
-        expected[:, column] += ((fitting == state) * weights[:, None]).sum(
-            0
-        ) / weights.sum()
+        is_state = fitting == state
+        expected[:, column] += (is_state * weights[:, None]).sum(0)
 
     floor = Floor(described)
 
@@ -132,6 +134,7 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     beliefs = floor.beliefs(shown[None], torch.ones(1, 5).bool(), "kind")
 
     assert torch.allclose(beliefs, expected, rtol=0, atol=1e-12)
+
     with pytest.raises(ValueError, match="no distinction 'mood'"):
         floor.values("mood")
 
@@ -150,13 +153,13 @@ def losses_of(automaton, other, n_windows, seed):
     another one."""
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * n_windows, seed))
     windows = ids.view(n_windows, 64)
-    scored = (
-        torch.rand(windows.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
-    )
-    return [
-        Floor(each).losses(windows, scored).sum(1).numpy()
-        for each in (automaton, other)
-    ]
+    scored = torch.rand(windows.shape, generator=generator(seed)) < 0.15
+
+    losses = []
+    for each in (automaton, other):
+        losses.append(Floor(each).losses(windows, scored).sum(1).numpy())
+
+    return losses
 
 
 def test_the_play_is_worth_learning():
@@ -173,14 +176,15 @@ def test_the_play_is_worth_learning():
     assert floor.n_chars == vocabulary.n_ordinary
 
     training = vocabulary.encode(play.training).numpy()
-    counting = count(
-        training, windows.numpy(), masked.numpy(), floor.n_chars
-    ).losses.mean()
-    long = floor.losses(windows, masked).sum() / masked.sum()
-    short = (
-        floor.losses(windows.reshape(-1, 32), masked.reshape(-1, 32)).sum()
-        / masked.sum()
-    )
+    counted = count(training, windows.numpy(), masked.numpy(), floor.n_chars)
+    counting = counted.losses.mean()
+
+    def mean_loss(seq_len):
+        cut = (windows.reshape(-1, seq_len), masked.reshape(-1, seq_len))
+        return floor.losses(*cut).sum() / masked.sum()
+
+    long = mean_loss(256)
+    short = mean_loss(32)
 
     assert 0.5 <= long <= counting - 0.25
     assert long <= short - 0.03
