@@ -15,7 +15,8 @@ from pathlib import Path
 
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from data.text.sources import CorpusError, Reading, is_unicode, not_text
+from data.text.files import BYTE_ORDER_MARK, not_text
+from data.text.sources import CorpusError, Reading, is_unicode
 from data.text.stored import StoredText, path_of_large_text
 from runs.reading import read_bytes
 
@@ -113,7 +114,7 @@ def load_corpus(
 
 
 def _load_path(name: str, announce: Callable[[str], None], reading: Reading) -> Corpus:
-    large = path_of_large_text(name, IN_MEMORY)
+    large = path_of_large_text(name, IN_MEMORY, reading)
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
     # config files, plots and metrics could not hold it
@@ -155,14 +156,15 @@ def _read_text(name: str, source: str) -> str:
     named the file."""
     try:
         content = read_bytes(Path(name).expanduser())
-        text = content.decode()
+        text = content.decode().removeprefix(BYTE_ORDER_MARK)
         if not text:
             raise OSError("it is empty")
         if "\0" in text:
             raise OSError("it is a binary file: it has zero bytes")
         return text
     except UnicodeDecodeError as error:
-        raise not_text(f"{source}: {name!r}", error.object[:8], error.start) from error
+        reason = not_text(error.object[:8], error.start)
+        raise CorpusError(f"{source}: {name!r} {reason}") from error
     # unreadable; an unknown ~user; a name that no file can have
     except (OSError, RuntimeError, ValueError) as error:
         raise CorpusError(

@@ -1,41 +1,39 @@
-"""The files of a text: one file or a folder of files, plain, compressed by gzip or Zstandard, or
-Parquet.
+"""The files of a text, one file or a folder of files, and the documents in them.
 
-They are read in blocks of about a million characters, in the same order and with the same borders
-each time.
+Files are plain text, JSON, CSV, TSV, Parquet or Arrow; all but the last two may be compressed by
+gzip or Zstandard. They are read in blocks of about a million characters, in the same order and with
+the same borders each time.
 """
 
-import codecs
 import contextlib
-import gzip
+import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from runs.errors import InputError
-
-BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
-COLUMN = "text"  # of Parquet files
-ROWS = 16  # of Parquet files that are decoded at once
-DOCUMENT = (
-    200  # characters; shorter rows, such as headings, may be equal without being copies
+from data.text.files import (
+    CSV,
+    JSON,
+    MARKUP,
+    SAMPLE,
+    TEXT,
+    TSV,
+    CorpusError,
+    UnusableFileError,
+    decoded,
+    is_compressed,
+    kind_of,
 )
-FORMATS = {  # how compressed files begin
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "Zstandard",
-    b"\xfd7zXZ": "xz",
-    b"BZh": "bzip2",
-    b"PK\x03\x04": "zip",
-    b"7z\xbc\xaf": "7z",
-}
+from data.text.tables import TABLES, UnknownFieldError, documents_of
+from runs.reading import read_bytes
 
-
-class CorpusError(InputError):
-    """The text is missing or unusable; the message is one line for the user."""
+BLOCK = 1_000_000  # bytes of a file, or characters of rows, that are read at once
+BETWEEN_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 def is_unicode(text: str) -> bool:
@@ -59,6 +57,7 @@ class Source:
     path: Path
     size: int  # bytes
     modified: int  # nanoseconds
+    kind: str  # of `data.text.files`
 
     def check_unchanged(self) -> None:
         """Raise CorpusError if the file has changed since the text was listed."""
@@ -67,7 +66,8 @@ class Source:
             if (now.st_size, now.st_mtime_ns) == (self.size, self.modified):
                 return
         raise CorpusError(
-            f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole"
+            f"data.corpus: {str(self.path)!r} has changed while it was read:"
+            " wait until it is whole"
         )
 
 
@@ -83,113 +83,190 @@ class Block(NamedTuple):
 
     text: str
     ends: list[int]  # the offsets in `text` at which documents end
-    # in the last block of a file: the rows that were left out, copies of earlier ones
-    n_copies: int = 0
 
 
 def is_plain(path: Path) -> bool:
     """Whether the name of a file says that its bytes are the text."""
-    return path.suffix.lower() not in (".gz", ".zst", ".parquet")
+    return not is_compressed(path) and path.suffix.lower() != ".parquet"
+
+
+def is_one_text(path: Path, reading: Reading) -> bool:
+    """Whether a file is one text, which has no documents. Raises CorpusError or OSError."""
+    if reading.documents not in ("auto", "files"):
+        return False
+    return list_sources(path, reading).sources[0].kind == TEXT
 
 
 def list_sources(path: Path, reading: Reading) -> Listing:
     """The files of a text. Those of a folder and its subfolders are in the order of their names,
-    without names that begin with a dot. Raises CorpusError, naming the file that cannot be used."""
+    without names that begin with a dot.
+
+    A folder's files that cannot be used are left out. So are texts that lie beside tables, or above
+    them, such as the README of a data set. Raises CorpusError, naming the file, if no file can be
+    used, if the only file or no table has the field, or if a file is damaged.
+    """
     sources = []
-    try:
-        for file in _files(path, ()):
-            status = file.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise CorpusError(
-                    f"data.corpus: {str(file)!r} is not a regular file: remove it"
-                )
-            if not status.st_size:
-                raise CorpusError(f"data.corpus: {str(file)!r} is empty: remove it")
-            sources.append(Source(file, status.st_size, status.st_mtime_ns))
-    except OSError as error:
-        raise CorpusError(
-            f"data.corpus: cannot read {error.filename or path!r} ({error.strerror or error})"
-        ) from error
+    left_out = {}
+    lacking = []  # tables without the field
+    for file in _files(path, ()):
+        try:
+            sources.append(_source(file, reading))
+        except UnusableFileError as error:
+            if file == path:
+                raise CorpusError(f"data.corpus: {str(file)!r} {error}") from error
+            left_out[file] = str(error)
+            if isinstance(error, UnknownFieldError):
+                lacking.append(file)
 
+    tables = [source.path for source in sources if source.kind in TABLES]
+    folders = {folder for table in tables for folder in table.parents}
+    for source in list(sources):
+        if source.kind == TEXT and source.path.parent in folders:
+            sources.remove(source)
+            left_out[source.path] = "is beside tables"
+
+    if lacking and not tables and (reading.column or not sources):
+        file = lacking[0]
+        raise CorpusError(f"data.corpus: {str(file)!r} {left_out[file]}")
     if not sources:
-        raise CorpusError(f"data.corpus: the folder {str(path)!r} has no files")
-
-    return Listing(sources, {})
-
-
-def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-
-    status = path.stat()
-    folder = (status.st_dev, status.st_ino)
-    if folder in parents:
+        file, reason = next(iter(left_out.items()), (path, "has no files"))
         raise CorpusError(
-            f"data.corpus: the link {str(path)!r} leads back to a folder above it: remove it"
+            f"data.corpus: no text in {str(path)!r}: {file.name!r} {reason}"
         )
-
-    for name in sorted(os.listdir(path)):
-        if not name.startswith("."):
-            yield from _files(path / name, (*parents, folder))
+    return Listing(sources, left_out)
 
 
-def read_blocks(source: Source, reading: Reading) -> Iterator[Block]:
-    """The text of a file. Raises CorpusError if it cannot be read, or if it changes in the
-    meantime."""
+def _source(path: Path, reading: Reading) -> Source:
+    """Raises UnusableFileError or CorpusError."""
+    with _naming(path):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableFileError("is not a regular file")
+        if not status.st_size:
+            raise UnusableFileError("is empty")
+        kind = kind_of(path)
+        if reading.raw and kind in (JSON, CSV, TSV, MARKUP):
+            kind = TEXT
+        if kind == MARKUP:
+            raise UnusableFileError(
+                f"is {MARKUP}: extract its text first, or set data.raw=true"
+            )
+        if kind in TABLES:  # the field exists
+            next(documents_of(path, kind, reading.column, SAMPLE), None)
+        return Source(path, status.st_size, status.st_mtime_ns, kind)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turns errors of reading a file into CorpusError, except UnusableFileError."""
     try:
-        if source.path.suffix.lower() == ".parquet":
-            yield from _parquet_blocks(source.path)
-        else:
-            with _opened(source.path) as file:
-                yield from _document(
-                    _decoded(file, f"data.corpus: {str(source.path)!r}")
-                )
-    except CorpusError:
+        yield
+    except (CorpusError, UnusableFileError):
         raise
     except Exception as error:  # each decompressor has errors of its own
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise CorpusError(
-            f"data.corpus: cannot read {str(source.path)!r} ({reason})"
+            f"data.corpus: cannot read {str(path)!r} ({reason})"
         ) from error
+
+
+def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
+    with _naming(path):
+        if not path.is_dir():
+            yield path
+            return
+        status = path.stat()
+        names = sorted(os.listdir(path))
+
+    folder = (status.st_dev, status.st_ino)
+    if folder in parents:
+        raise CorpusError(
+            f"data.corpus: the link {str(path)!r} leads back to a folder above it:"
+            " remove it"
+        )
+    if "state.json" in names:
+        names = _names_of_data_set(path / "state.json") or names
+    for name in names:
+        if not name.startswith("."):
+            yield from _files(path / name, (*parents, folder))
+
+
+def _names_of_data_set(state: Path) -> list[str]:
+    """The files of a folder that `datasets` has saved; others in it are copies of their rows."""
+    try:
+        files = json.loads(read_bytes(state))["_data_files"]
+        return [file["filename"] for file in files]
+    except (OSError, ValueError, LookupError, TypeError):  # another state.json
+        return []
+
+
+def read_blocks(source: Source, reading: Reading) -> Iterator[Block]:
+    """The documents of a file. Those with whitespace only are left out, and long ones go on in the
+    next block. Raises CorpusError if the file cannot be read, or if it changes in the meantime."""
+    try:
+        with _naming(source.path):
+            yield from _blocks(source, reading)
+    except UnusableFileError as error:
+        raise CorpusError(f"data.corpus: {str(source.path)!r} {error}") from error
     source.check_unchanged()
 
 
-def _opened(path: Path) -> Any:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path)
-    if path.suffix.lower() == ".zst":
-        return _pyarrow(path).input_stream(str(path), compression="zstd")
-    return open(path, "rb")
+def _blocks(source: Source, reading: Reading) -> Iterator[Block]:
+    is_text = source.kind == TEXT
+    if is_text and reading.documents == "rows":
+        raise UnusableFileError("has no rows: set data.documents=lines or files")
+
+    split = SPLITS.get(reading.documents)
+    if is_text:
+        pieces = decoded(source.path, BLOCK)
+        return _joined(_parts(pieces, split)) if split else _document(pieces)
+
+    rows = documents_of(source.path, source.kind, reading.column, BLOCK)
+    if reading.documents == "files":
+        return _document("\n".join(some) + "\n" for some in rows if some)
+    if split:
+        rows = (list(chain.from_iterable(map(split, some))) for some in rows)
+    return _joined(rows)
 
 
-def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
-    """The text of a file, in pieces of BLOCK bytes."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    begin = b""
-    offset = 0
-    while True:
-        content = file.read(BLOCK)
-        begin = begin or content[:8]
-        # the first bytes of a character that goes on in `content`
-        n_pending = len(decoder.getstate()[0])
-        try:
-            yield decoder.decode(content, final=not content)
-        except UnicodeDecodeError as error:
-            raise not_text(name, begin, offset - n_pending + error.start) from error
-        if not content:
-            return
-        offset += len(content)
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").split("\n")
 
 
-def not_text(name: str, begin: bytes, offset: int) -> CorpusError:
-    """The error for a file that begins with the bytes `begin` and is not UTF-8 at `offset`."""
-    for first, kind in FORMATS.items():
-        if begin.startswith(first):
-            return CorpusError(
-                f"{name} is compressed ({kind}): unpack it first, or use plain text in .gz or .zst"
-            )
-    return CorpusError(f"{name} is not UTF-8 text (byte {offset}): convert it first")
+def _paragraphs(text: str) -> list[str]:
+    return BETWEEN_PARAGRAPHS.split(text.replace("\r\n", "\n"))
+
+
+SPLITS = {"lines": _lines, "paragraphs": _paragraphs}
+
+
+def _parts(
+    pieces: Iterable[str], split: Callable[[str], list[str]]
+) -> Iterator[list[str]]:
+    """The lines or paragraphs of a text in pieces, many at once."""
+    rest = ""
+    for piece in pieces:
+        *parts, rest = split(rest + piece)
+        yield parts
+    yield [rest]
+
+
+def _joined(batches: Iterable[list[str]]) -> Iterator[Block]:
+    for documents in batches:
+        short = []
+        for document in documents:
+            if len(document) > BLOCK:
+                yield _block(short)
+                short = []
+                parts = range(0, len(document), BLOCK)
+                yield from _document(document[i : i + BLOCK] for i in parts)
+            elif document and not document.isspace():
+                short.append(document)
+        yield _block(short)
+
+
+def _block(documents: list[str]) -> Block:
+    return Block("".join(documents), list(accumulate(map(len, documents))))
 
 
 def _document(pieces: Iterable[str]) -> Iterator[Block]:
@@ -210,63 +287,3 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
         text += piece
 
     yield Block(text, [len(text)])
-
-
-def _parquet_blocks(path: Path) -> Iterator[Block]:
-    """Each row is a document. Leaves out copies of earlier rows, except of short ones."""
-    documents = []
-    size = 0
-    hashes = set[int]()
-    n_copies = 0
-    for document in _rows(path):
-        if len(document) >= DOCUMENT:
-            if hash(document) in hashes:
-                n_copies += 1
-                continue
-            hashes.add(hash(document))
-        if size and size + len(document) > BLOCK:
-            yield _joined(documents)
-            documents = []
-            size = 0
-        if len(document) > BLOCK:
-            yield from _document(
-                document[i : i + BLOCK] for i in range(0, len(document), BLOCK)
-            )
-        else:
-            documents.append(document)
-            size += len(document)
-
-    yield _joined(documents, n_copies)
-
-
-def _rows(path: Path) -> Iterator[str]:
-    """The column `text` of a Parquet file."""
-    # or it would read a whole row group
-    file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)
-    columns = {field.name: str(field.type) for field in file.schema_arrow}
-    if columns.get(COLUMN) not in ("string", "large_string"):
-        others = ", ".join(
-            f"{name!r} ({kind})" for name, kind in [*columns.items()][:10]
-        )
-        raise CorpusError(
-            f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {others})"
-        )
-
-    for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
-        for row in batch.column(0):
-            yield row.as_py() or ""
-
-
-def _joined(documents: list[str], n_copies: int = 0) -> Block:
-    return Block("".join(documents), list(accumulate(map(len, documents))), n_copies)
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise CorpusError(
-            f"data.corpus: {str(path)!r} needs pyarrow: pip install -r requirements-text.txt"
-        ) from error
-    return pyarrow

@@ -15,7 +15,13 @@ import torch
 from tqdm import tqdm
 
 from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert, parts_of
-from data.text.sources import CorpusError, Reading, is_plain, list_sources
+from data.text.sources import (
+    CorpusError,
+    Reading,
+    is_one_text,
+    is_plain,
+    list_sources,
+)
 from data.text.survey import Surveyed, split, survey
 from data.vocabulary import Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
@@ -28,19 +34,23 @@ PIECE = 4_000  # characters of the sample that follow each other in the text
 VERSION = 4  # of the conversion; a new version converts again
 
 
-def path_of_large_text(name: str, in_memory: int) -> Path | None:
-    """The path of a text that stays on the disk: a folder, or a file that is compressed or above
-    `in_memory` bytes. None for any other name."""
+def path_of_large_text(name: str, in_memory: int, reading: Reading) -> Path | None:
+    """The path of a text that stays on the disk: a folder, or a file that is compressed, has
+    documents, or is above `in_memory` bytes. None for any other name.
+
+    Raises CorpusError if a file is empty or no text."""
     try:
         path = Path(name).expanduser()
         is_large = path.is_file() and (
-            path.stat().st_size > in_memory or not is_plain(path)
+            path.stat().st_size > in_memory
+            or not is_plain(path)
+            or not is_one_text(path, reading)
         )
         return path.resolve() if is_large or (name and path.is_dir()) else None
     except (
         OSError,
         RuntimeError,
-        ValueError,
+        UnicodeError,
     ):  # such a name fails again where the text is read
         return None
 
@@ -131,13 +141,6 @@ class StoredText:
         if n_left_out:
             announce(
                 f"leaving out {n_left_out:,} of {len(files):,} files, which are copies of others"
-            )
-
-        n_copies = sum(file.n_copies for file in first.values())
-        if n_copies:
-            announce(
-                f"leaving out {n_copies:,} rows of Parquet files, which are copies of others in"
-                " their file"
             )
 
         def folder_of(file: Surveyed) -> str:

@@ -27,7 +27,6 @@ class Surveyed(Source):
     sha256: str  # of the file
     n_chars: int
     counts: dict[str, int]  # of each character
-    n_copies: int  # rows that are left out
 
 
 def survey(
@@ -124,13 +123,11 @@ def _summed(
     name = f"data.corpus: {str(source.path)!r}"
     counts = np.zeros(0, dtype=np.int64)
     digest = hashlib.sha256()
-    n_copies = 0
     for _, block, of_block in parts:
         if of_block[0]:
             raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
         counts = np.pad(counts, (0, max(0, len(of_block) - len(counts))))
         counts[: len(of_block)] += of_block
-        n_copies += block.n_copies
         if is_plain(source.path):
             content = block.text.encode()
             digest.update(content)
@@ -151,7 +148,6 @@ def _summed(
         sha256=sha256,
         n_chars=n_chars,
         counts=of_characters,
-        n_copies=n_copies,
     )
 
 

@@ -43,11 +43,13 @@ def write_folder(path):
     """Files of every kind, some of them in a subfolder."""
     path.mkdir()
     first, second, third, fourth = parts(TEXT, 4)
-    (path / "1.txt.gz").write_bytes(gzip.compress(first.encode()))
+    for name in ("1", "2", "3"):
+        (path / name).mkdir()
+    (path / "1" / "part.txt.gz").write_bytes(gzip.compress(first.encode()))
     rows = [second[i : i + 700] for i in range(0, len(second), 700)]
     table = pyarrow.table({"id": list(range(len(rows) + 2)), "text": [*rows, None, ""]})
-    pyarrow.parquet.write_table(table, path / "2.parquet", row_group_size=50)
-    with pyarrow.CompressedOutputStream(str(path / "3.zst"), "zstd") as file:
+    pyarrow.parquet.write_table(table, path / "2" / "rows.parquet", row_group_size=50)
+    with pyarrow.CompressedOutputStream(str(path / "3" / "part.zst"), "zstd") as file:
         file.write(third.encode())
 
     in_files(path / "4", fourth, 50)
@@ -99,10 +101,11 @@ def write_rows(path, rows, **options):
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path):
     path = tmp_path / "texts"
-    path.mkdir()
-    (path / "1.txt").write_text("one ö")
-    write_rows(path / "2.parquet", ["zwei", "drei ", "vier"])
-    (path / "3.txt").write_text("five" * 10)
+    for name in ("1", "2", "3"):
+        (path / name).mkdir(parents=True)
+    (path / "1" / "text.txt").write_text("one ö")
+    write_rows(path / "2" / "rows.parquet", ["zwei", "drei ", "vier"])
+    (path / "3" / "text.txt").write_text("five" * 10)
     convert(
         list_sources(path, Reading()).sources,
         Reading(),
@@ -129,23 +132,6 @@ def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path):
     ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
 
     assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
-
-
-def test_copies_of_rows_are_left_out_and_counted(tmp_path):
-    heading = "Heading\n"
-    document = TEXT[:300]
-    rest = TEXT[300:]
-    rows = [heading, document, heading, document, rest, document]
-    path = write_rows(tmp_path / "text.parquet", rows)
-    for reading in (["reading 1 of 1 files"], []):
-        said = []
-        loaded = load_corpus(str(path), said.append)
-
-        assert (
-            loaded.training + loaded.validation == heading + document + heading + rest
-        )
-        assert [line.split(" (")[0] for line in said[:-1]] == reading
-        assert said[-1].startswith("leaving out 2 rows of Parquet files")
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path):
@@ -190,56 +176,74 @@ def test_parquet_is_read_in_bounded_memory(tmp_path):
 
 
 GZIP = gzip.compress(TEXT.encode())
-DAMAGED = GZIP[:5_000] + b"\xff" * 1_000 + GZIP[6_000:]
 NUMBERS = pyarrow.table({"text": [1, 2], "words": ["a", "b"]})
 
 
-@pytest.mark.parametrize(
-    ("suffix", "content", "message"),
-    [
-        ("txt", b"", "is empty: remove it"),
-        ("txt", b"\x7fELF" + bytes(100), "is a binary file"),
-        ("txt", b"x" * 25_000 + b"caf\xe9", "is not UTF-8 text (byte 25003)"),
-        (
-            "txt",
-            lambda path: path.symlink_to(path),
-            "Too many levels of symbolic links",
-        ),
-        (
-            "txt",
-            lambda path: path.symlink_to(path.parent),
-            "leads back to a folder above it",
-        ),
-        ("txt", os.mkfifo, "is not a regular file"),
-        ("txt", lambda path: path.symlink_to("nowhere"), "No such file"),
-        ("gz", GZIP[:-1_000], "ended before the end-of-stream marker"),
-        ("GZ", DAMAGED, "cannot read"),
-        ("zst", b"no Zstandard", "cannot read"),
-        ("parquet", b"no Parquet", "cannot read"),
-        ("tgz", GZIP, "is compressed (gzip)"),
-        ("bz2", bz2.compress(TEXT.encode()), "is compressed (bzip2)"),
-        (
-            "parquet",
-            lambda path: pyarrow.parquet.write_table(NUMBERS, path),
-            "has no column 'text' of strings (it has 'text' (int64), 'words' (string))",
-        ),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_named_in_one_line(
-    suffix, content, message, tmp_path
-):
-    path = tmp_path / "texts" / f"z bad.{suffix}"
-    path.parent.mkdir()
-    written(path.parent / "good.txt", TEXT)
+UNUSABLE = {
+    "empty.txt": (b"", "is empty"),
+    "gzip.tgz": (GZIP, "is compressed (gzip)"),
+    "bzip2.bz2": (bz2.compress(TEXT.encode()), "is compressed (bzip2)"),
+    "program": (b"\x7fELF" + bytes(100), "is a binary file"),
+    "latin.txt": (b"x" * 25_000 + b"caf\xe9", "is not UTF-8 text (byte 25003)"),
+    "mark.txt": (b"\xef\xbb\xbf", "is empty"),
+    "page.html": (b"<p>text</p>", "is HTML or XML"),
+    "page.txt": (b'<div class="page">text</div>', "data.raw=true"),
+    "broken.json": (b"{'text': 1}", "has no JSON"),
+    "pipe.txt": (os.mkfifo, "not a regular file"),
+    "rows.parquet": (
+        lambda path: pyarrow.parquet.write_table(NUMBERS, path),
+        "choose one of 'text' (int64), 'words' (string)",
+    ),
+}
+DAMAGED = {
+    "late.txt": (b"x" * 100_000 + b"caf\xe9", "is not UTF-8 text (byte 100003)"),
+    "self.txt": (lambda path: path.symlink_to(path), "levels of symbolic links"),
+    "up.txt": (
+        lambda path: path.symlink_to(path.parent),
+        "leads back to a folder above it",
+    ),
+    "none.txt": (lambda path: path.symlink_to("nowhere"), "No such file"),
+    "short.gz": (GZIP[:-1_000], "ended before the end-of-stream marker"),
+    "damaged.GZ": (GZIP[:5_000] + bytes(1_000) + GZIP[6_000:], "cannot read"),
+    "damaged.zst": (b"no Zstandard", "cannot read"),
+    "damaged.parquet": (b"no Parquet", "cannot read"),
+}
+
+
+def folder_with(path, name, content):
+    """A folder of a text and a file that cannot be used."""
+    path.mkdir()
+    written(path / "good.txt", TEXT)
     if callable(content):
-        content(path)
+        content(path / name)
     else:
-        path.write_bytes(content)
+        (path / name).write_bytes(content)
+    return path
 
-    with one_line(CorpusError, re.escape(message)) as raised:
-        load_corpus(str(tmp_path / "texts"))
 
-    assert str(path) in str(raised.value)
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_file_that_is_no_text_is_refused_and_left_out_of_a_folder(name, tmp_path):
+    content, reason = UNUSABLE[name]
+    folder = folder_with(tmp_path / "texts", name, content)
+    listing = list_sources(folder, Reading())
+
+    assert [source.path.name for source in listing.sources] == ["good.txt"]
+    assert reason in listing.left_out[folder / name]
+
+    with one_line(CorpusError, re.escape(reason)) as raised:
+        load_corpus(str(folder / name))
+
+    assert name in str(raised.value)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_of_a_folder_is_named_in_one_line(name, tmp_path):
+    content, reason = DAMAGED[name]
+    folder = folder_with(tmp_path / "texts", name, content)
+    with one_line(CorpusError, re.escape(reason)) as raised:
+        load_corpus(str(folder))
+
+    assert str(folder / name) in str(raised.value)
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):

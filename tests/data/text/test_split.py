@@ -46,7 +46,9 @@ def folder(tmp_path, empty_cache):
 def test_the_last_tenth_by_hash_is_for_validation(sizes, expected):
     files = []
     for i, n_chars in enumerate([*sizes, *sizes]):
-        files.append(Surveyed(Path(f"{i}"), n_chars, 0, f"{i:064x}", n_chars, {}, 0))
+        files.append(
+            Surveyed(Path(f"{i}"), n_chars, 0, "text", f"{i:064x}", n_chars, {})
+        )
 
     # each folder by itself
     assert split(files, ["a"] * len(sizes) + ["b"] * len(sizes)) == expected * 2

@@ -1,0 +1,323 @@
+"""The documents of tables: JSON, CSV, TSV, Parquet and Arrow files with one document per row.
+
+A document is the text in one field of a row. Rows without text are left out. Many rows are read at
+once, because calls per row would take more time than the rows.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from data.text.files import (
+    ARROW,
+    CSV,
+    JSON,
+    PARQUET,
+    TSV,
+    UnusableFileError,
+    decoded,
+    delimiter_of,
+    pyarrow,
+)
+
+COLUMN = "text"  # the field that is read if none is named
+NAMED = 10  # fields that an error names
+TABLES = (JSON, CSV, TSV, PARQUET, ARROW)
+ROWS = 8_192  # at most, that are read at once from Parquet and Arrow files
+STRINGS = ("string", "large_string", "string_view")
+
+BETWEEN_VALUES = " \t\r\n,[]"  # of JSON
+
+csv.field_size_limit(sys.maxsize)  # the default refuses fields of 131,072 characters
+
+
+class UnknownFieldError(UnusableFileError):
+    """A table does not have the field, or no text in it."""
+
+
+def documents_of(path: Path, kind: str, column: str, size: int) -> Iterator[list[str]]:
+    """The documents of a table, in lists of about `size` characters.
+
+    `column` is dotted for nested fields; if it is empty, the field is `text`. Raises
+    UnusableFileError if the file is damaged, or does not have the field.
+    """
+    if kind == PARQUET:
+        return _of_parquet(path, column, size)
+    if kind == ARROW:
+        return _of_arrow(path, column, size)
+    pieces = decoded(path, size)
+    if kind == JSON:
+        return _of_json(pieces, column)
+    return _of_csv(pieces, kind, column, size)
+
+
+def _chosen(kinds: Mapping[str, str], column: str, readable: Iterable[str]) -> str:
+    """The field to read; `kinds` are those of all fields."""
+    name = column or COLUMN
+    if name in kinds and kinds[name] in readable:
+        return name
+
+    fields = [f"{field!r} ({kind})" for field, kind in [*kinds.items()][:NAMED]]
+    raise UnknownFieldError(
+        f"has no field {name!r} of strings: choose one of {', '.join(fields)} by"
+        " data.column=NAME"
+    )
+
+
+# JSON
+
+
+def _of_json(pieces: Iterator[str], column: str) -> Iterator[list[str]]:
+    value_of: Callable[[Any], Any] | None = None
+    for rows, has_escapes in _rows_of_json(pieces):
+        if value_of is None:
+            kinds = _kinds_of_json(rows)
+            name = _chosen(kinds, column, ("str",))
+            is_nested = not any(name in row for row in rows)
+            value_of = partial(_value, name.split(".") if is_nested else [name])
+        documents = [value for value in map(value_of, rows) if value]
+        others = set(map(type, documents)) - {str}
+        if others:
+            kind = others.pop().__name__
+            raise UnknownFieldError(f"has a row whose field is not text, but {kind}")
+        if has_escapes:
+            documents = [_without_surrogates(document) for document in documents]
+        yield documents
+
+
+def _value(path: list[str], row: Any) -> Any:
+    for name in path:
+        row = row.get(name) if isinstance(row, dict) else None
+    return row
+
+
+def _kinds_of_json(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The types of all fields, which are dotted if they are nested."""
+    kinds = {}
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, dict):
+                for nested, kind in _kinds_of_json([value]).items():
+                    kinds[f"{name}.{nested}"] = kind
+            elif value is not None:
+                kinds[name] = type(value).__name__
+    return kinds
+
+
+def _without_surrogates(text: str) -> str:
+    """A text with U+FFFD in place of lone surrogates, which JSON can escape and UTF-8 cannot encode."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _rows_of_json(pieces: Iterator[str]) -> Iterator[tuple[list[dict], bool]]:
+    """The objects of JSON lines or of JSON values, and whether surrogates may be escaped."""
+    begin = ""
+    while "\n" not in begin and (piece := next(pieces, "")):
+        begin = (begin + piece).lstrip()
+    line, _, rest = begin.partition("\n")
+    is_lines = begin.startswith("{") and rest.strip() and _is_json(line)
+    read = _values_of_lines if is_lines else _values
+    for values, text in read(chain([begin], pieces)):
+        rows = []
+        for value in values:
+            rows.append({COLUMN: value} if isinstance(value, str) else value)
+        if set(map(type, rows)) - {dict}:
+            raise UnusableFileError("has JSON values that are neither objects nor text")
+        if rows:
+            yield rows, "\\ud" in text or "\\uD" in text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _values_of_lines(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
+    """The values of JSON lines, with their text."""
+    n_lines = 0
+    for lines in lines_of(pieces):
+        text = ",".join(line for line in lines if line and not line.isspace())
+        try:
+            values = json.loads(f"[{text}]")
+        except ValueError:
+            for number, line in enumerate(lines, start=n_lines + 1):
+                if line.strip() and not _is_json(line):
+                    raise UnusableFileError(f"has no JSON in line {number}") from None
+            raise
+        yield values, text
+        n_lines += len(lines)
+
+
+def lines_of(pieces: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of a text in pieces, many at once, without their ends."""
+    rest = ""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split("\n")
+        yield lines
+    yield [rest]
+
+
+def _values(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
+    """JSON values that follow each other or are in one list, with their text."""
+    value_at = json.JSONDecoder().raw_decode
+    text = ""
+    n_needed = 0  # characters for the next attempt, if a value is not whole
+    for piece in chain(pieces, [""]):
+        text += piece + "\n" * (not piece)
+        if piece and len(text) < n_needed:
+            continue
+        values = []
+        offset = _next_value(text, 0)
+        with suppress(ValueError):  # not whole
+            while offset < len(text):
+                value, end = value_at(text, offset)
+                values.append(value)
+                offset = _next_value(text, end)
+        yield values, text[:offset]
+        text = text[offset:]
+        n_needed = 2 * len(text)
+    if text:
+        raise UnusableFileError(f"has no JSON at {text[:40]!r}")
+
+
+def _next_value(text: str, offset: int) -> int:
+    while offset < len(text) and text[offset] in BETWEEN_VALUES:
+        offset += 1
+    return offset
+
+
+# CSV and TSV
+
+
+def _of_csv(
+    pieces: Iterator[str], kind: str, column: str, size: int
+) -> Iterator[list[str]]:
+    begin = next(pieces)
+    header, *_ = begin.split("\n", 1)
+    delimiter = "\t" if kind == TSV else delimiter_of(header)
+    is_quoted = delimiter != "\t" or _has_quotes(begin)
+    reader = csv.reader(
+        _with_ends(chain([begin], pieces)),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
+    names = next(reader)
+    chosen = _chosen(dict.fromkeys(names, "text"), column, ("text",))
+    index = names.index(chosen)
+    documents = []
+    n_chars = 0
+    try:
+        for row in reader:
+            if row and len(row) != len(names):
+                raise UnusableFileError(
+                    f"has {len(row)} fields in line {reader.line_num}, but {len(names)}"
+                    " in its first"
+                )
+            if row and row[index]:
+                documents.append(row[index])
+                n_chars += len(row[index])
+            if n_chars >= size:
+                yield documents
+                documents = []
+                n_chars = 0
+    except csv.Error as error:
+        raise UnusableFileError(
+            f"has no {kind} in line {reader.line_num} ({error})"
+        ) from None
+    yield documents
+
+
+def _with_ends(pieces: Iterable[str]) -> Iterator[str]:
+    for lines in lines_of(pieces):
+        for line in lines:
+            yield line + "\n"
+
+
+def _has_quotes(begin: str) -> bool:
+    """Whether the quotes in tab-separated values enclose fields; in others they are text."""
+    lines = begin.splitlines(keepends=True)
+    try:
+        lengths = [len(row) for row in csv.reader(lines, delimiter="\t", strict=True)]
+    except csv.Error as error:
+        return "unexpected end" in str(error)  # of a field that goes on after `begin`
+    return len(set(lengths[:-1])) < 2
+
+
+# Parquet and Arrow
+
+
+def _of_parquet(path: Path, column: str, size: int) -> Iterator[list[str]]:
+    arrow = pyarrow(path)
+    # without a buffer, it would read a whole row group
+    file = arrow.parquet.ParquetFile(path, buffer_size=size)
+    name = _chosen(_kinds_of_arrow(arrow, file.schema_arrow), column, STRINGS)
+    n_bytes = 1
+    for i in range(file.num_row_groups):
+        group = file.metadata.row_group(i)
+        for leaf in map(group.column, range(group.num_columns)):
+            if leaf.path_in_schema == name:
+                n_bytes += leaf.total_uncompressed_size
+    n_rows = _rows_at_once(file.metadata.num_rows, n_bytes, size)
+    for batch in file.iter_batches(n_rows, columns=[name]):
+        yield _strings(_nested(arrow, batch, name))
+
+
+def _rows_at_once(n_rows: int, n_bytes: int, size: int) -> int:
+    return min(max(size * n_rows // n_bytes, 1), ROWS)
+
+
+def _of_arrow(path: Path, column: str, size: int) -> Iterator[list[str]]:
+    """The documents of a stream, as data sets are saved, or of a file in Arrow's other format."""
+    arrow = pyarrow(path)
+    with arrow.memory_map(str(path)) as file:
+        is_stream = file.read(6) != b"ARROW1"
+        file.seek(0)
+        if is_stream:
+            reader = arrow.ipc.open_stream(file)
+            batches = iter(reader)
+        else:
+            reader = arrow.ipc.open_file(file)
+            batches = map(reader.get_batch, range(reader.num_record_batches))
+        name = _chosen(_kinds_of_arrow(arrow, reader.schema), column, STRINGS)
+        for batch in batches:
+            values = _nested(arrow, batch, name)
+            n_rows = _rows_at_once(len(values), values.nbytes + 1, size)
+            for begin in range(0, len(values), n_rows):
+                yield _strings(values.slice(begin, n_rows))
+
+
+def _kinds_of_arrow(arrow: Any, fields: Iterable[Any]) -> dict[str, str]:
+    """The types of all fields, which are dotted if they are nested."""
+    kinds = {}
+    for field in fields:
+        kind = field.type
+        if arrow.types.is_dictionary(kind):
+            kind = kind.value_type
+        if arrow.types.is_struct(kind):
+            for nested, of_nested in _kinds_of_arrow(arrow, kind.fields).items():
+                kinds[f"{field.name}.{nested}"] = of_nested
+        else:
+            kinds[field.name] = str(kind)
+    return kinds
+
+
+def _nested(arrow: Any, batch: Any, name: str) -> Any:
+    """The values of a field, which is dotted if it is nested."""
+    if name in batch.schema.names:
+        return batch.column(name)
+    first, *path = name.split(".")
+    return arrow.compute.struct_field(batch.column(first), path)
+
+
+def _strings(values: Any) -> list[str]:
+    return [value for value in values.to_pylist() if value]
