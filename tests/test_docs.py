@@ -64,10 +64,8 @@ def test_every_link_leads_to_a_file_and_a_heading():
 
 GROUPS = "model|data|masking|training|objective|checkpoint|sample"
 FOLDERS = "benchmarks|board|configs|data|docs|model|notebooks|runs|tests|training"
-MADE = (
-    "data/cache",
-    "benchmarks/results/",
-)  # when something is compiled, downloaded or measured
+# when something is compiled, downloaded or measured
+MADE = ("data/cache", "benchmarks/results/")
 TARGETS = re.findall(r"^([a-z -]+):", read(ROOT / "Makefile"), re.M)
 NAMED = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking

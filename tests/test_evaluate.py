@@ -195,9 +195,8 @@ def test_a_run_without_weights_and_one_whose_corpus_has_changed(
     train, corpus_file, refusal
 ):
     run = train(data__corpus=corpus_file, training__max_steps=1).run
-    corpus_file.write_text(
-        corpus_file.read_text()[:-1]
-    )  # the same characters, another text
+    # the same characters, another text
+    corpus_file.write_text(corpus_file.read_text()[:-1])
     for path, message in (
         (None, "has changed since"),
         (run.corpus_path, "corpus.json"),

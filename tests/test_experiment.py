@@ -56,9 +56,8 @@ def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
     assert "\r" not in output
     assert "\x1b" not in output
     lines = output.splitlines()
-    assert (
-        sum(line.startswith("step ") for line in lines) == 2
-    )  # one line per evaluation
+    # one line per evaluation
+    assert sum(line.startswith("step ") for line in lines) == 2
     assert any(re.search(r"\[.(!.)?\]", line) for line in lines)  # a sample
     assert "\\xe1" in output  # á, which ASCII lacks
     assert str(run.path) in output
@@ -83,9 +82,8 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
     words = words_for(tmp_path, corpus_file, 30, **{"sample.every_evaluations": 1})
     process = fork_server.start(words, merged=True, terminal=True)
     shown = []
-    with contextlib.suppress(
-        OSError
-    ):  # how Linux reports that the other side has closed
+    # how Linux reports that the other side has closed
+    with contextlib.suppress(OSError):
         shown.extend(process.stdout)
     assert process.wait(timeout=60) == 0
     text = "".join(shown)
@@ -189,9 +187,8 @@ def test_a_wrong_labml_yaml_is_refused_in_one_line(tmp_path, monkeypatch, conten
 
 LABML = {"model.architecture": "labml_nn"}
 WRONG = {
-    "did you mean masking.masking_prob?": {
-        "masking.masking_probb": 0.2
-    },  # before the corpus is loaded
+    # before the corpus is loaded
+    "did you mean masking.masking_prob?": {"masking.masking_probb": 0.2},
     "'Ω' is not in the vocabulary": {"masking.no_mask_tokens": "Ω"},  # after it
     # tests/data/test_corpus.py has the other reasons
     "No such file": {"data.corpus": "/nowhere.txt"},

@@ -43,9 +43,8 @@ def test_every_recipe_is_valid():
 
     assert variants[FOLIO]["training.max_seconds"] == quick["training.max_seconds"]
 
-    with pytest.raises(
-        ConfigError, match="no best values for gpu"
-    ):  # its peers were not searched
+    # its peers were not searched
+    with pytest.raises(ConfigError, match="no best values for gpu"):
         recipes("gpu", 600.0)
 
 

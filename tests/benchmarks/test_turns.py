@@ -11,11 +11,8 @@ def test_every_candidate_has_one_turn_per_round_and_comes_first_in_turn():
     results = take_turns(candidates, rounds=3, warmup=1)
 
     assert "".join(order) == "abcbcacababc"
-    assert results == {
-        "a": [6, 8, 10],
-        "b": [4, 9, 11],
-        "c": [5, 7, 12],
-    }  # without the first round
+    # without the first round
+    assert results == {"a": [6, 8, 10], "b": [4, 9, 11], "c": [5, 7, 12]}
 
 
 def test_a_ratio_is_between_turns_of_the_same_round(tmp_path):

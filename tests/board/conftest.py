@@ -366,9 +366,8 @@ def axe(page):
     needed(script.is_file(), "needs axe-core: make .venv/vendored")
 
     def serious_faults():
-        page.evaluate(
-            script.read_text()
-        )  # a script element would break the page's policy
+        # a script element would break the page's policy
+        page.evaluate(script.read_text())
         faults = page.evaluate("async () => (await axe.run()).violations")
         return [fault for fault in faults if fault["impact"] in ("serious", "critical")]
 

@@ -43,9 +43,8 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     opened,
 ):
     chart = opened.locator("figure").first
-    assert (
-        chart.locator("circle").count() == 10
-    )  # the last point of the plan is not reached yet
+    # the last point of the plan is not reached yet
+    assert chart.locator("circle").count() == 10
 
     texts = chart.locator("svg text").all_text_contents()
     labels = {"counting 1.179", "valid 0.750", "planned 0.900"}
@@ -79,9 +78,8 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     opened.check("#xlog")
 
     assert "1,000" in chart.locator("svg text").all_text_contents()
-    assert (
-        "NaN" not in chart.inner_html()
-    )  # the first stage begins at 0, which has no logarithm
+    # the first stage begins at 0, which has no logarithm
+    assert "NaN" not in chart.inner_html()
 
     opened.reload()  # the address has the axis
     opened.wait_for_selector(LINE)

@@ -297,10 +297,8 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(
         delivery = shared_dashboard.receive(run)
         assert delivery.knobs is None
 
-        for knob in (
-            "learning_rate_factor=0.5",
-            "masking_prob=0.3",
-        ):  # the first stays set
+        # the first stays set
+        for knob in ("learning_rate_factor=0.5", "masking_prob=0.3"):
             assert run_command(["--set", uuid, knob]) == 0
 
         delivery.send(10)

@@ -44,9 +44,8 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
         command = [sys.executable, "-c", script]
         subprocess.run(command, cwd=folder, env=environment, timeout=120, check=True)
 
-    with (
-        ThreadPoolExecutor() as threads
-    ):  # labml's clients and its server wait for seconds
+    # labml's clients and its server wait for seconds
+    with ThreadPoolExecutor() as threads:
         list(threads.map(run, arguments))
 
     addresses = []

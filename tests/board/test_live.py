@@ -87,9 +87,8 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     evaluate(live)
-    page.wait_for_function(
-        "() => looks >= 3"
-    )  # two more, each of which would have asked
+    # two more, each of which would have asked
+    page.wait_for_function("() => looks >= 3")
 
     assert asked == []
 

@@ -67,9 +67,8 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     training.until(
         lambda: any("does not take this run" in line for line in training.lines)
     )
-    training.process.send_signal(
-        signal.SIGSTOP
-    )  # however long the dashboard takes to start
+    # however long the dashboard takes to start
+    training.process.send_signal(signal.SIGSTOP)
     dashboard.start()
     training.go_on()
     output = training.check_end()
@@ -81,6 +80,5 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
 
     assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
     assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
-    assert (
-        len(steps) > EVALUATIONS / 2
-    )  # labml-app averages some that are close together
+    # labml-app averages some that are close together
+    assert len(steps) > EVALUATIONS / 2

@@ -34,9 +34,8 @@ def test_keys_sets_and_arrays_are_restored_with_their_types():
 
     assert mean == 3.5
 
-    with pytest.raises(
-        TypeError, match="object is not JSON serializable"
-    ):  # rather than pickled
+    # rather than pickled
+    with pytest.raises(TypeError, match="object is not JSON serializable"):
         encode({"what": object()})
 
 

@@ -51,9 +51,8 @@ def test_a_text_is_hidden_read_and_filled(
 
     assert opened.locator(".bars h3").count() == 1
 
-    opened.wait_for_selector(
-        ".bars .exact"
-    )  # the grammar knows: r_nts can only be rants
+    # the grammar knows: r_nts can only be rants
+    opened.wait_for_selector(".bars .exact")
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
 
     assert exact.strip() == "100.0%"
@@ -146,9 +145,8 @@ def test_parallel_questions_start_a_few_processes_and_others_are_told_to_wait(
             "try again later" in answer.result() for answer in answers if answer.done()
         )
 
-        until(
-            lambda: len(server.children()) == predictors.MOST
-        )  # once the idle ones have ended
+        # once the idle ones have ended
+        until(lambda: len(server.children()) == predictors.MOST)
         for process in server.children():  # while it imports torch
             process.kill()
 

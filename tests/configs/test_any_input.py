@@ -145,9 +145,8 @@ def bounds():
     """A reader that never ends, or that takes all memory, fails instead."""
 
     def stop(*_):
-        pytest.fail(
-            "took more than 100 s"
-        )  # TimeoutError would be an OSError, which readers catch
+        # TimeoutError would be an OSError, which readers catch
+        pytest.fail("took more than 100 s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(100)

@@ -86,9 +86,8 @@ def test_an_endless_download_is_aborted(serve):
     def answer(handler):
         handler.send_response(200)
         handler.end_headers()
-        with contextlib.suppress(
-            OSError
-        ):  # the client closes the connection, as it should
+        # the client closes the connection, as it should
+        with contextlib.suppress(OSError):
             while True:
                 handler.wfile.write(b"x" * 65_536)
 
@@ -220,10 +219,8 @@ def test_a_name_that_no_usable_file_has_is_refused_with_one_line(
     name, without_text, monkeypatch
 ):
     assert "cannot read" in one_line_error(name)
-    if name and name not in (
-        "a\0b",
-        "\ud800",
-    ):  # no environment variable can hold these two
+    # no environment variable can hold these two
+    if name and name not in ("a\0b", "\ud800"):
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, name)
         assert "cannot read" in one_line_error("tiny_shakespeare")
 

@@ -69,9 +69,8 @@ def test_others_wait_while_one_process_compiles_or_saves(launcher):
     }
     launcher.run(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))
 
-    assert (
-        launcher.only_run().metrics()[-1]["seconds"] < 6
-    )  # the clock stands still meanwhile
+    # the clock stands still meanwhile
+    assert launcher.only_run().metrics()[-1]["seconds"] < 6
 
 
 DIFFERS = "faulty.py: process 1 differs from process 0: its"

@@ -50,9 +50,8 @@ def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):
     content_of = saving.content_of
 
     def shortened(tensor):
-        monkeypatch.setattr(
-            saving, "content_of", content_of
-        )  # the first call writes the file
+        # the first call writes the file
+        monkeypatch.setattr(saving, "content_of", content_of)
         return content_of(tensor[:3])
 
     monkeypatch.setattr(saving, "content_of", shortened)

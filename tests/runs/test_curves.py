@@ -99,9 +99,8 @@ def test_any_name_can_be_drawn(tmp_path, name):
     axes = figure.subplots()
 
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Glyph"
-        )  # the font lacks some scripts
+        # the font lacks some scripts
+        warnings.filterwarnings("ignore", message="Glyph")
         axes.set_title(plain_text(name))
         draw_reference_lines(axes, {name: 3.0})
         figure.savefig(tmp_path / "names.png")

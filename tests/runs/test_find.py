@@ -24,11 +24,8 @@ def logs(tmp_path):
     [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")],
 )
 def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs, name, found):
-    assert [run.path.name for run in all_runs(logs)] == [
-        "abc1",
-        "abc2",
-        "def3",
-    ]  # the oldest first
+    # the oldest first
+    assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]
     assert find_run(name.format(logs=logs), logs).path.name == found
 
 

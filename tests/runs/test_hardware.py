@@ -23,9 +23,8 @@ def rows(run):
 
 def test_a_busy_process_is_seen_and_the_thread_ends(run):
     with hardware.recorded(run, lambda: 7, gpu=None):
-        until(
-            lambda: sum(range(100_000)) and len(rows(run)) >= 3
-        )  # keeps one core busy
+        # keeps one core busy
+        until(lambda: sum(range(100_000)) and len(rows(run)) >= 3)
 
     assert "hardware" not in [thread.name for thread in threading.enumerate()]
 

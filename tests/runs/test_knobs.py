@@ -50,12 +50,8 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train):
 
     assert not any("changed_by_hand" in row for row in (*before, *rows[:2]))
     assert all(row["changed_by_hand"] for row in rows[2:])
-    assert [row["masking_prob"] for row in rows] == [
-        0.3,
-        0.3,
-        0.3,
-        0.3,
-    ]  # the last two by hand
+    # the last two by hand
+    assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]
     assert [row["masking_prob"] for row in before] == [0.3, 0.3, 0.15, 0.15]
     assert rows[2]["learning_rate"] == pytest.approx(0.5 * before[2]["learning_rate"])
     assert rows[2]["loss.valid"] != before[2]["loss.valid"]

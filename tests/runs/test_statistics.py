@@ -66,9 +66,8 @@ def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
     assert difference.verdict == "worse"
     assert seed_difference(base, other).verdict == "better"
 
-    base, other = groups(
-        [0, 0.02], [0.03, 0.05]
-    )  # 2.1 standard errors with 2 degrees of freedom
+    # 2.1 standard errors with 2 degrees of freedom
+    base, other = groups([0, 0.02], [0.03, 0.05])
 
     assert seed_difference(other, base).verdict == "tie"
 

@@ -111,9 +111,8 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     assert parse(from_old).values["logs"] == "logs"
 
     new = run_with(*from_old)
-    again = run_with(
-        "--config", str(new.config_path)
-    )  # which names the initial weights
+    # which names the initial weights
+    again = run_with("--config", str(new.config_path))
     fresh = run_with("--config", str(new.config_path), "initial_weights=")
 
     assert set(new.vocabulary()["characters"]) == characters | {"T", "1"}

@@ -20,9 +20,8 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
 
     size = file.stat().st_size
 
-    assert (
-        "torchvision" not in caplog.text
-    )  # without it, PyTorch warns of unused operators
+    # without it, PyTorch warns of unused operators
+    assert "torchvision" not in caplog.text
 
     quantize(file)
     assert file.stat().st_size < 0.8 * size  # the graph itself is large here

@@ -90,11 +90,8 @@ def test_a_request_is_applied_once_and_recorded_as_an_event(trainer, user, event
     panel = KnobPanel(user.wanted_knobs)
     resumed = KnobPanel(user.wanted_knobs)
 
-    for each in (
-        panel,
-        panel,
-        resumed,
-    ):  # the dashboard still asks for what already applies
+    # the dashboard still asks for what already applies
+    for each in (panel, panel, resumed):
         resumed.load_state_dict(panel.state_dict())
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
         assert each.knobs == Knobs(0.5, 0.3)

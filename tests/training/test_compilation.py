@@ -198,9 +198,8 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     line, counters = compiled(configs, kept_code(print))
 
     assert line.startswith("compiled in ")
-    assert (
-        counters["stats"]["unique_graphs"] == 1
-    )  # after the lookup of n-grams; nothing comes before it
+    # after the lookup of n-grams; nothing comes before it
+    assert counters["stats"]["unique_graphs"] == 1
 
     counts = counters["aot_autograd"]
     assert counts["total"] == 1  # traced once
@@ -208,9 +207,8 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == 1
 
     assert torch.equal(weights(configs), before)  # compiling trains nothing
-    assert str(configs.step.state_dict()) == str(
-        eager.step.state_dict()
-    )  # and draws nothing
+    # and draws nothing
+    assert str(configs.step.state_dict()) == str(eager.step.state_dict())
 
     torch.set_num_threads(1)  # a run may change their number
     stages = eager.training.all_stages
@@ -246,9 +244,8 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, use_backen
 def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(
     corpus_file, use_backend, monkeypatch
 ):
-    monkeypatch.setattr(
-        torch._dynamo.config, "recompile_limit", 2
-    )  # 8, but each takes a second
+    # 8, but each takes a second
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     use_backend("eager")
     stages = [{"until": 1.0, "seq_len": 32}]
     n_graphs = []

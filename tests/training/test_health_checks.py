@@ -79,10 +79,8 @@ def test_a_nearly_perfect_model_is_not_accused(seed):
 
     noise = np.random.default_rng(seed).normal(0, 0.01, 100)
 
-    for too_low in (
-        floor - 0.2,
-        floor - 0.2 - noise,
-    ):  # also if the differences do not vary
+    # also if the differences do not vary
+    for too_low in (floor - 0.2, floor - 0.2 - noise):
         with pytest.raises(HealthCheckError):
             check_for_leak(too_low, floor)
 

@@ -41,6 +41,5 @@ def test_independent_characters_are_never_predicted_below_their_entropy(
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]
 
-    assert (
-        rows[-1]["loss.valid"] < entropy + 0.1
-    )  # the frequencies, which is all there is to learn
+    # the frequencies, which is all there is to learn
+    assert rows[-1]["loss.valid"] < entropy + 0.1

@@ -27,9 +27,8 @@ def with_table():
 
 
 def muon_of(model):
-    root = SimpleNamespace(
-        model=SimpleNamespace(d_model=128)
-    )  # the width whose rate the key has
+    # the width whose rate the key has
+    root = SimpleNamespace(model=SimpleNamespace(d_model=128))
     rates = {**RATES, "muon_learning_rate": 0.02, "muon_momentum": 0.9}
     return muon(SimpleNamespace(network=model, root=lambda: root, **rates))
 

@@ -122,9 +122,8 @@ def test_a_run_beyond_its_budget_gets_its_last_evaluation(
 
 def test_a_bound_is_not_compared_with_a_loss(run):
     """`loss.bound` decides in the new stages."""
-    change_last(
-        run, lambda state: state.update(best_loss=0.0)
-    )  # a `loss.valid` below any bound
+    # a `loss.valid` below any bound
+    change_last(run, lambda state: state.update(best_loss=0.0))
     assert (
         resume(
             run, "training.stages=[{until: 1, seq_len: 8, masking_prob: [0.2, 0.9]}]"
@@ -160,10 +159,8 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(
 
     last = run.checkpoints / "last.safetensors"
 
-    for step in (
-        2,
-        4,
-    ):  # of the previous checkpoint; that of step 4 has spent the budget
+    # of the previous checkpoint; that of step 4 has spent the budget
+    for step in (2, 4):
         damage(last)
         output = printed(main, "--resume", run.path, "training.max_steps=4")
 

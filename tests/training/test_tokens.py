@@ -156,12 +156,8 @@ def test_word_masks_hide_whole_words(long_file, tokens):
 def test_classes_are_those_of_the_first_visible_character(long_file):
     vocabulary = configs_for(long_file, data__tokens="bpe:280").data.vocabulary
     firsts = dict(zip(vocabulary.ordinary, first_characters(vocabulary), strict=True))
-    expected = {
-        "Ġthe": "t",
-        "Ċ": "\n",
-        "Ġ": " ",
-        "ä": "\0",
-    }  # the last is the byte 0xE4 alone
+    # the last is the byte 0xE4 alone
+    expected = {"Ġthe": "t", "Ċ": "\n", "Ġ": " ", "ä": "\0"}
 
     assert firsts | expected == firsts
 
@@ -192,8 +188,7 @@ def test_pairs_begin_at_the_first_token_of_a_speech(
 
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
 
-    assert (
-        int(masked.labels.max()) < vocabulary.n_ordinary
-    )  # special tokens are never masked
+    # special tokens are never masked
+    assert int(masked.labels.max()) < vocabulary.n_ordinary
 
     _ = validation_pairs(configs)

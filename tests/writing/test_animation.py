@@ -72,9 +72,8 @@ def test_new_characters_are_highlighted_until_the_last_frame(tmp_path, n_steps):
     greenish = []
     for image in ImageSequence.Iterator(recorded(tmp_path, "abc" * 7, n_steps)):
         colors = image.convert("RGB").getcolors()
-        assert max(colors)[1] == ImageColor.getrgb(
-            BACKGROUND
-        )  # the most frequent color
+        # the most frequent color
+        assert max(colors)[1] == ImageColor.getrgb(BACKGROUND)
 
         counts = [
             count for count, (red, green, _) in colors if green > max(red + 20, 200)

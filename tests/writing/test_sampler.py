@@ -72,11 +72,8 @@ def test_draws_follow_the_probabilities(temperature):
 @pytest.mark.parametrize(
     ("log_prob", "temperature", "expected"),
     [
-        (
-            -34.0,
-            1.0,
-            [1, 1, 2],
-        ),  # in float32, no random number is between 1 - 6e-8 and 1
+        # in float32, no random number is between 1 - 6e-8 and 1
+        (-34.0, 1.0, [1, 1, 2]),
         (-3.0, 0.0, [1, 1, 1]),
         (-3.0, 1e-320, [1, 1, 1]),
         (-3.0, 1e-3, [1, 1, 1]),

@@ -42,14 +42,8 @@ def test_control_characters_of_the_text_are_escaped(tmp_path, printed):
         ["--strategy", "nonsense"],
         ["--masking-prob", "2"],
         ["--seed", "99999999999999999999"],
-        [
-            "--corpus",
-            "play",
-            "--strategy",
-            "random",
-            "--png",
-            "Makefile/masks.png",
-        ],  # not a folder
+        # not a folder
+        ["--corpus", "play", "--strategy", "random", "--png", "Makefile/masks.png"],
     ],
 )
 def test_wrong_input_ends_with_one_line_and_exit_code_2(arguments, capsys):

@@ -139,9 +139,8 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     assert batch.positions.shape == (3, n_masked_in(len(ids), masking_prob))
     assert (batch.positions // len(ids) == torch.arange(3)[:, None]).all()
     assert batch.positions.unique().numel() == batch.positions.numel()
-    assert torch.equal(
-        batch.labels, ids[batch.offsets]
-    )  # every strategy can hide every character
+    # every strategy can hide every character
+    assert torch.equal(batch.labels, ids[batch.offsets])
 
     restored = batch.inputs.flatten().index_put((batch.positions,), batch.labels)
     assert torch.equal(restored, tokens.flatten())  # no other character is changed

@@ -159,9 +159,8 @@ def test_windows_are_cut_as_the_whole_text_is(name):
 
     units, weights = draw(for_stored_text(whole, STORED_IDS, CHARACTERS))
     expected, expected_weights = draw(whole)
-    inside = slice(
-        8, -8
-    )  # the window's ends may cut a phrase that is longer than the margin
+    # the window's ends may cut a phrase that is longer than the margin
+    inside = slice(8, -8)
 
     assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
 

@@ -43,9 +43,8 @@ def test_masked_neighbors_and_other_windows_are_not_used():
 
     after = count(training, other, masked, n_chars).losses
 
-    assert (
-        after[0] == before[0]
-    )  # position 5, next to the changed position 6, which is masked
+    # position 5, next to the changed position 6, which is masked
+    assert after[0] == before[0]
     assert after[2] == before[2]  # position 31 of window 0, next to window 1
 
 

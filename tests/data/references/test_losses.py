@@ -12,9 +12,8 @@ from data.references.losses import cached_losses, mean_loss, unigram_loss, windo
 from data.references.process import References
 from data.vocabulary import Vocabulary
 
-COINS = Automaton(
-    "ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75})
-)  # independent characters
+# independent characters
+COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))
 KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
 
@@ -64,9 +63,8 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
 
     first = window_losses(coins)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            reference_losses, "_count", None
-        )  # would be called to compute them
+        # would be called to compute them
+        patch.setattr(reference_losses, "_count", None)
         again = window_losses(coins)
 
     assert np.array_equal(again["counting"], first["counting"])

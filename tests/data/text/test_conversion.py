@@ -20,11 +20,8 @@ from tests.conftest import in_files, limited, one_line
 TEXT = play(300_000)
 VOCABULARY = Vocabulary(TEXT)
 N_TRAINING = int(len(TEXT) * 0.9)
-N_CHARS = [
-    100_000,
-    100_000,
-    N_TRAINING - 200_000,
-]  # for training, of each of three files
+# for training, of each of three files
+N_CHARS = [100_000, 100_000, N_TRAINING - 200_000]
 
 
 @pytest.fixture(autouse=True)
@@ -139,9 +136,8 @@ def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_
     check_training_ids(loaded.stored)
     os.utime(text / "001.txt")  # a new time, the same content
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "data.text.conversion.read_blocks", None
-        )  # would be called to convert
+        # would be called to convert
+        patch.setattr("data.text.conversion.read_blocks", None)
         patch.setattr("data.text.survey.read_blocks", None)
         again = load_corpus(str(text))
 

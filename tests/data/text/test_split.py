@@ -35,10 +35,8 @@ def folder(tmp_path, empty_cache):
     ("sizes", "expected"),
     [
         ([1_005], [904]),  # one file: its first 90%
-        (
-            [10] * 15,
-            [10] * 13 + [0, 0],
-        ),  # the border is inside a file, which is not cut
+        # the border is inside a file, which is not cut
+        ([10] * 15, [10] * 13 + [0, 0]),
         ([100, 10], [99, 0]),  # but one with more than a tenth is
         ([1, 1, 900, 1], [1, 1, 810, 0]),
     ],
