@@ -196,7 +196,7 @@ UNUSABLE = {
     ),
 }
 DAMAGED = {
-    "late.txt": (b"x" * 100_000 + b"caf\xe9", "is not UTF-8 text (byte 100003)"),
+    "late.txt": (b"x" * 200_000 + b"caf\xe9", "is not UTF-8 text (byte 200003)"),
     "self.txt": (lambda path: path.symlink_to(path), "levels of symbolic links"),
     "up.txt": (
         lambda path: path.symlink_to(path.parent),
