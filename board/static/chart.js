@@ -7,12 +7,14 @@ const MOST_DOTS = 60; // of a line that shows its points
 const MOST_VALUES = 16; // at the pointer
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "opacity", "font"]; // in SVGs
 
-// The top of the y axis: above the usual lines, so that one diverged line does not flatten the others.
+// The top of the y axis: above the usual lines and the lowest point of each other, unless it has diverged, so that a
+// diverged line does not flatten the others.
 function robustTop(series, low) {
   if (series.every(({ points }) => points.length === 1)) return Infinity; // no line has a height to compare with
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
-  return 2 * usual - low;
+  const lowest = series.map(({ points }) => d3.min(points, ([, y]) => y));
+  return d3.max([2 * usual - low, ...lowest.filter((y) => y <= low + 10 * (usual - low))]);
 }
 
 // Moves labels {y} apart, in place, so that none covers another.

@@ -125,6 +125,22 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(
     appears(page, f".runs li[data-run='{new.path.name}'] input:checked")
 
 
+def test_a_run_that_is_worse_throughout_is_shown(page, dashboard, make_run):
+    good = make_run(n_rows=1, **{"loss.valid": 1.3})
+    good.append_metrics({"step": 20, "seconds": 2.0, "chars": 200, "loss.valid": 1.0})
+    worse = make_run(n_rows=2, **{"loss.valid": 1.9})
+    change_config(worse, masking__masking_prob=0.4)
+    dashboard.receive(good)
+    dashboard.receive(worse)
+
+    show(page, f"{dashboard.url}/compare")
+    page.wait_for_function(
+        "() => document.querySelectorAll('figure svg path.line').length == 2"
+    )
+
+    assert page.locator("svg text:has-text('above')").count() == 0
+
+
 def test_runs_with_one_evaluation_are_all_shown(page, dashboard, make_run):
     for seed, loss in enumerate((0.75, 2.2)):
         run = make_run(n_rows=1, **{"loss.valid": loss})
