@@ -12,7 +12,7 @@ from data.masking.corruption import Corruption
 class MLM:
     """Selects each position independently. Unlike in the original, one draw decides between
     `[MASK]`, random and unchanged, random tokens are never special, and the argument is not
-    modified."""
+    modified. As in the original, the settings are attributes."""
 
     def __init__(
         self,
@@ -26,20 +26,26 @@ class MLM:
         no_change_prob: float = 0.1,
     ):
         """`no_mask_tokens` are never selected and never drawn as random tokens."""
+        self.n_tokens = n_tokens
         self.padding_token = padding_token
-        self.special_tokens = sorted({*no_mask_tokens, padding_token, mask_token})
+        self.mask_token = mask_token
+        self.no_mask_tokens = sorted({*no_mask_tokens, padding_token, mask_token})
         self.masking_prob = masking_prob
+        self.randomize_prob = randomize_prob
+        self.no_change_prob = no_change_prob
         weights = torch.ones(n_tokens)
-        weights[self.special_tokens] = 0
-        shares = {"randomize_prob": randomize_prob, "no_change_prob": no_change_prob}
+        weights[self.no_mask_tokens] = 0
         self.corruption = Corruption(
-            mask_token=mask_token, random_token_weights=weights, **shares
+            mask_token=mask_token,
+            random_token_weights=weights,
+            randomize_prob=randomize_prob,
+            no_change_prob=no_change_prob,
         )
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where
         nothing was selected."""
-        special = torch.tensor(self.special_tokens, device=x.device)
+        special = torch.tensor(self.no_mask_tokens, device=x.device)
         selection, branch, token = torch.rand((3, *x.shape), device=x.device)
         selected = (selection < self.masking_prob) & ~torch.isin(x, special)
         inputs = torch.where(

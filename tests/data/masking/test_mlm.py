@@ -1,5 +1,6 @@
 import pytest
 import torch
+from labml_nn.transformers.mlm import MLM as OriginalMLM
 
 from data.masking import MLM, IndependentMasker
 from tests.data.masking.helpers import (
@@ -23,6 +24,19 @@ def mlm(**changes):
         n_tokens=N_CHARS + 3,
         **changes,
     )
+
+
+def test_the_settings_are_attributes_with_the_names_of_the_original():
+    original = OriginalMLM(
+        padding_token=PAD,
+        mask_token=MASK,
+        no_mask_tokens=[CLS],
+        n_tokens=N_CHARS + 3,
+    )
+    expected = vars(original)
+    expected["no_mask_tokens"] = sorted(expected["no_mask_tokens"])
+    ours = vars(mlm())
+    assert {name: ours[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4)])
