@@ -20,6 +20,7 @@ from runs.files import (
     write_atomically,
     write_json,
 )
+from runs.knobs import knobs_of
 from runs.reading import without_waiting
 from runs.schema import (
     ABOUT,
@@ -170,8 +171,9 @@ class RunFolder:
 
         if by_hand:
             knobs = by_hand[-1].get("after")
+            shown = knobs_of(knobs or {})
             config = {
-                "changed_by_hand": f"from step {by_hand[-1]['step']}: {knobs}",
+                "changed_by_hand": f"from step {by_hand[-1]['step']}: {shown}",
                 **config,
             }
             comment += " (changed by hand)"

@@ -61,7 +61,9 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     assert (
         about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
     )
-    assert about["configs"]["changed_by_hand"].startswith("from step 5")
+    assert about["configs"]["changed_by_hand"] == (
+        "from step 5: learning_rate_factor 1, masking_prob 0.3"
+    )
 
     run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
 
