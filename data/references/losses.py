@@ -29,12 +29,8 @@ def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
     if vocabulary.is_characters and vocabulary.unknown_token is None:
         return ""
 
-    losses = "counting and the floor do" if corpus.automaton else "counting does"
-    tokens = vocabulary.tokens
-    if vocabulary.unknown_token is not None:
-        tokens += " with [UNK]"
-
-    return f"{losses} not apply to {tokens}"
+    losses = "counting and the floor need" if corpus.automaton else "counting needs"
+    return f"{losses} data.tokens=characters, without [UNK]"
 
 
 def unigram_loss(

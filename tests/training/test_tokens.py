@@ -78,7 +78,7 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     assert set(trained.run.reference_lines()) == {"uniform", "unigram"}
 
     lines = "\n".join(trained.callbacks.lines)
-    assert f"(counting does not apply to {vocabulary.tokens})" in lines
+    assert "(counting needs data.tokens=characters" in lines
     assert trained.run.curves_path.exists()
 
 
@@ -86,7 +86,7 @@ def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     trained = train(data__corpus="play", data__tokens="bytes", training__max_steps=2)
 
-    assert "counting and the floor do not apply to bytes" in "\n".join(
+    assert "counting and the floor need data.tokens=characters" in "\n".join(
         trained.callbacks.lines
     )
     assert "excess" not in trained.callbacks.rows[0]
@@ -122,7 +122,7 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
 
     n_single = one_at_a_time(model, validation, vocabulary.mask_token)["n"]
     assert n_single < 32 * min(64, len(unknown))
-    assert "does not apply" in without_counting(vocabulary, configs.data.loaded)
+    assert "counting needs" in without_counting(vocabulary, configs.data.loaded)
 
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
