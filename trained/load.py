@@ -58,9 +58,10 @@ class Trained:
         """The encoder of the model. Raises ConfigError if the model is not a MaskedLanguageModel."""
         if type(self.model) is not MaskedLanguageModel:
             architecture = self.values["model.architecture"]
-            which = "only modern without objective.nsp and objective.sop"
             raise ConfigError(
-                f"model.architecture={architecture}: {which} can be fine-tuned or become ModernBERT"
+                f"model.architecture={architecture}: only modern without objective.nsp and"
+                " objective.sop can be fine-tuned or become ModernBERT (for export.py --to"
+                " huggingface, a model of your own may have a method hugging_face())"
             )
 
         return self.model.encoder

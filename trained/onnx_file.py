@@ -59,7 +59,8 @@ def export(trained: Trained, file: Path) -> None:
     except torch.onnx.OnnxExporterError as error:
         architecture = trained.values["model.architecture"]
         raise ConfigError(
-            f"PyTorch cannot export model.architecture={architecture} to ONNX"
+            f"PyTorch cannot export model.architecture={architecture} to ONNX: a model of"
+            " your own needs forward(inputs, positions=None, attention_mask=None)"
         ) from error
 
     facts: dict[str, Any] = {"vocabulary": trained.run.vocabulary()}
