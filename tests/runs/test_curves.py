@@ -74,9 +74,8 @@ def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     draw_losses(axes, rows(**{"loss.valid_stderr": None}))
 
     assert list(axes.lines[0].get_ydata()) == [row["loss.valid"] for row in rows()]
-    assert not any(
-        len(path.vertices) for band in axes.collections for path in band.get_paths()
-    )
+    for band in axes.collections:
+        assert not any(len(path.vertices) for path in band.get_paths())
 
 
 def test_a_single_evaluation_is_visible():

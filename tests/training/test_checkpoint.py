@@ -3,6 +3,7 @@ import os
 import pickle
 import resource
 from contextlib import ExitStack
+from itertools import product
 
 import pytest
 import torch
@@ -195,7 +196,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(
     ("n_before", "moment"),
-    [(0, 1), *((n, moment) for n in (1, 2) for moment in range(3))],
+    [(0, 1), *product((1, 2), range(3))],
 )
 def test_at_every_moment_of_a_save_one_checkpoint_is_whole(
     tmp_path, monkeypatch, n_before, moment

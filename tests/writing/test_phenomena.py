@@ -66,7 +66,8 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
     for topic in words.topics():
         stems |= {*topic.nouns, *topic.adjectives}
         inflected |= {noun + words.PLURAL_NOUN for noun in topic.nouns}
-        inflected |= {verb + ending for verb in topic.verbs for ending in "iu"}
+        inflected |= {verb + words.SINGULAR_VERB for verb in topic.verbs}
+        inflected |= {verb + words.PLURAL_VERB for verb in topic.verbs}
 
     marks = dict.fromkeys(".!", "end of another sentence") | {"?": "question mark"}
     codes = torch.full(validation.masked.shape, -1)

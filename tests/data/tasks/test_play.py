@@ -47,7 +47,8 @@ def task(request, of_report):
 
 
 def long_texts(part):
-    return [text for example in part for text in example.texts if len(text) >= LONG]
+    texts = chain.from_iterable(example.texts for example in part)
+    return [text for text in texts if len(text) >= LONG]
 
 
 def test_a_task_has_its_examples_and_labels(task):

@@ -73,10 +73,11 @@ def both_parts(texts, n_training):
 )
 def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
-    texts = [
-        "".join(block.text for block in read_blocks(file, Reading()))
-        for file in loaded.stored.files
-    ]
+    texts = []
+    for file in loaded.stored.files:
+        blocks = read_blocks(file, Reading())
+        texts.append("".join(block.text for block in blocks))
+
     training, validation = both_parts(texts, loaded.stored.n_training)
 
     assert Counter(training + validation) == Counter(TEXT) == loaded.counts
