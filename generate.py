@@ -24,7 +24,7 @@ from configs.command_line.program import run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
 from runs.terminal import printable
-from trained.fill import with_unknown
+from trained.fill import in_template
 from trained.load import Trained, load_trained
 from trained.saved_classifier import check_new
 from writing.animation import Recording
@@ -139,7 +139,7 @@ def show(
             view.show(ids)
 
     if not can_redraw(sys.stdout):
-        text = with_unknown(vocabulary.decode(ids), prompt, vocabulary)
+        text, _ = in_template(prompt, ids, vocabulary)
         print(printable(text) if sys.stdout.isatty() else text, flush=True)
 
     for view in views:

@@ -8,7 +8,7 @@ from typing import Any
 
 from configs.branch import is_reference
 from configs.keys import ConfigError, did_you_mean
-from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM
+from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM, HUB_NAME
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ def read_tokens(
         return values | {"data.tokens": path}
     from data.tokens.subwords import library, read_tokenizer
 
-    tokenizer = library() if match else read_tokenizer(Path(path))
+    tokenizer = library() if match else read_tokenizer(path)
     own = resumed.vocabulary().get("tokenizer") if resumed else tokenizer
     if (
         resumed and match
@@ -73,15 +73,21 @@ def read_tokens(
     return values | {"data.tokens": path}
 
 
-def _path(tokens: str) -> Path:
+def _path(tokens: str) -> Path | str:
+    """The absolute path of a tokenizer, or its name on the Hub."""
     with contextlib.suppress(
         OSError, RuntimeError
     ):  # RuntimeError: ~unknown_user, a loop of links
         path = Path(tokens).expanduser().resolve()
         if path.exists():
             return path
+    if HUB_NAME.fullmatch(tokens) and not tokens.endswith(".json"):
+        return tokens
     hint = did_you_mean(tokens, (CHARACTERS, BYTES, "bpe:8192"))
-    hint = hint or ": give characters, bytes, bpe:N, or the path of a tokenizer.json"
+    hint = hint or (
+        ": give characters, bytes, bpe:N, the path of a tokenizer.json or of its folder, or"
+        " OWNER/NAME on the Hub"
+    )
     raise ConfigError(f"data.tokens: found no file {tokens!r}{hint}")
 
 

@@ -33,7 +33,7 @@ class Vocabulary:
 
     tokens = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
     is_characters = True  # whether each ordinary token is a character
-    # [n_tokens] int64, characters that begin in each token; None: always one
+    # [n_tokens] float64, mean number of characters that begin in each token; None: always one
     lengths: torch.Tensor | None = None
 
     def __init__(
@@ -107,6 +107,18 @@ class Vocabulary:
         U+FFFD."""
         tokens = self.characters + self.shown_special
         return "".join(map(tokens.__getitem__, torch.as_tensor(ids).tolist()))
+
+    def encoded(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids of a text, and the offset of the character in it at which each token begins,
+        both `[n]`: of the first that is not a space, if the token has one."""
+        ids = self.encode(text)
+        return ids, torch.arange(len(ids))
+
+    def lost(self, text: str) -> tuple[int, int]:
+        """How many characters of a text become `[UNK]`, and how many have no token at all. Spaces
+        do not count."""
+        known = set(self.characters)
+        return sum(c not in known and not c.isspace() for c in text), 0
 
     def text_of(
         self, ids: torch.Tensor, original: str | None = None

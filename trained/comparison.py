@@ -306,6 +306,7 @@ def print_unknown(trained: Trained, task: Task) -> None:
         print(
             f"{of_all} are not in the run's vocabulary: the models read them as {read_as}"
         )
-        print(
-            "    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)"
-        )
+        if trained.vocabulary.is_characters:
+            print(
+                "    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)"
+            )

@@ -82,11 +82,7 @@ def n_cut(texts: Sequence[str], trained: Trained) -> int:
 
 def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
     """How many characters of the texts have no token of their own."""
-    if not vocabulary.is_characters:
-        return 0
-    known = set(vocabulary.characters)
-    joined = "".join(texts)
-    return sum(character not in known for character in joined)
+    return sum(vocabulary.lost("\n".join(texts)))
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:

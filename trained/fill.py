@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from data.vocabulary import REPLACEMENT, Vocabulary
+from data.vocabulary import Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
@@ -22,7 +22,9 @@ SYMBOL = re.compile(
 class Guess(NamedTuple):
     """The most probable tokens of a blank; it is filled with the first."""
 
-    offset: int  # of the character in the filled text at which the blank was
+    offset: (
+        int  # of the token that the blank was; `in_template` has that of its character
+    )
     # tokens, by default characters, and their probabilities, best first
     candidates: list[tuple[str, float]]
 
@@ -36,6 +38,7 @@ class Filled(NamedTuple):
 
     text: str
     guesses: list[Guess]
+    ids: Tensor  # [n]
 
 
 def encode(
@@ -53,6 +56,28 @@ def encode(
     """
     vocabulary = trained.vocabulary
     mask_token = vocabulary.mask_token
+    ids = [torch.empty(0, dtype=torch.int64)]
+    for is_blank, part in parts_of(template, vocabulary, unknown):
+        if is_blank:
+            ids.append(torch.full((len(part),), mask_token))
+        else:
+            ids.append(vocabulary.encode(part))
+
+    whole = torch.cat(ids)
+    n_blanks = int((whole == mask_token).sum())
+    if n_blanks > most_blanks:
+        raise ValueError(
+            f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
+        )
+
+    return whole
+
+
+def parts_of(
+    template: str, vocabulary: Vocabulary, unknown: bool
+) -> Iterator[tuple[bool, str]]:
+    """The parts of a template, as in `encode`: whether one is blanks, and its text without escapes,
+    one character per blank."""
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
 
     def is_blank(symbol: re.Match[str]) -> bool:
@@ -60,32 +85,43 @@ def encode(
             known is not None and known.isdisjoint(symbol.groups())
         )
 
-    parts = [torch.empty(0, dtype=torch.int64)]
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
-        texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
-        if are_blank:
-            parts.append(torch.full((len(texts),), mask_token))
-        else:
-            parts.append(vocabulary.encode("".join(texts)))
-
-    ids = torch.cat(parts)
-    n_blanks = int((ids == mask_token).sum())
-    if n_blanks > most_blanks:
-        raise ValueError(
-            f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
-        )
-
-    return ids
+        texts = [symbol["escaped"] or symbol["plain"] or "_" for symbol in symbols]
+        yield are_blank, "".join(texts)
 
 
-def with_unknown(text: str, template: str, vocabulary: Vocabulary) -> str:
-    """Put the template's own characters back where a filled text has U+FFFD, the text of `[UNK]`."""
-    if vocabulary.unknown_token is None or not vocabulary.is_characters:
-        return text
-    own = (symbol["escaped"] or symbol["plain"] for symbol in SYMBOL.finditer(template))
-    return "".join(
-        kept if c == REPLACEMENT and kept else c for c, kept in zip_longest(text, own)
-    )
+def in_template(
+    template: str, ids: Tensor, vocabulary: Vocabulary, unknown: bool = False
+) -> tuple[str, list[int]]:
+    """The text of a template whose blanks are filled with the `ids` at their places; more ids than
+    it has follow it.
+
+    The template's own text stays as it is, even where the tokenizer changes it. Also returns the
+    offset of each blank in the text.
+    """
+    text = ""
+    offsets = []
+    n_before = 0
+    has_spaces = vocabulary.is_characters or len(vocabulary.encode(" ")) > 0
+    for is_blank, part in parts_of(template, vocabulary, unknown):
+        if not is_blank:
+            text += part
+            n_before += len(vocabulary.encode(part))
+            continue
+
+        tokens = ids[n_before : n_before + len(part)]
+        n_before += len(part)
+        filled = vocabulary.decode(tokens)
+        # the token of a word stands for the space before it too
+        n_left_out = 0
+        if not has_spaces and filled[:1].isspace() and (not text or text[-1].isspace()):
+            n_left_out = 1
+        for i in range(len(part)):
+            n_of_earlier = len(vocabulary.decode(tokens[:i]))
+            offsets.append(max(0, len(text) - n_left_out + n_of_earlier))
+        text += filled[n_left_out:]
+
+    return text + vocabulary.decode(ids[n_before:]), offsets
 
 
 def fill(
@@ -129,12 +165,8 @@ def _joined(
                 guesses.append(guess._replace(offset=position))
 
     ids = torch.cat(parts)
-    if not vocabulary.is_characters:  # from positions to offsets of characters
-        for i, guess in enumerate(guesses):
-            before = vocabulary.decode(ids[: guess.offset])
-            guesses[i] = guess._replace(offset=len(before))
 
-    return Filled(vocabulary.decode(ids), guesses)
+    return Filled(vocabulary.decode(ids), guesses, ids)
 
 
 @torch.inference_mode()

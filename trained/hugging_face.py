@@ -27,7 +27,8 @@ from configs.keys import ConfigError
 from configs.references import path_and_name
 from data.tasks.task import CHARACTER
 from data.tokens.custom import CustomVocabulary
-from data.tokens.subwords import SubwordVocabulary, byte_alphabet
+from data.tokens.subwords import SubwordVocabulary
+from data.tokens.surfaces import byte_alphabet
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE

@@ -147,7 +147,7 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
     for row, window in enumerate(windows):
         left = N_MASKED
         # The border of a window may cut a word, so words that touch it are left out.
-        text, offsets = vocabulary.text_of(window, vocabulary.decode(window))
+        text, offsets = vocabulary.text_of(window)
         words = [
             m.span()
             for m in WORD.finditer(text)

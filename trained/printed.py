@@ -14,7 +14,7 @@ from torch import Tensor
 from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import in_one_line, printable
 from trained.examples import n_cut, n_unknown
-from trained.fill import Filled, encode, fill, with_unknown
+from trained.fill import Filled, encode, fill, in_template
 from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
 
@@ -45,8 +45,14 @@ class Fillings:
         )
         for filled, (text, _) in zip(filled_texts, texts, strict=True):
             n_without += not filled.guesses
-            whole = with_unknown(filled.text, text, self.trained.vocabulary)
-            self._show(filled._replace(text=whole))
+            whole, offsets = in_template(
+                text, filled.ids, self.trained.vocabulary, self.unknown
+            )
+            guesses = [
+                guess._replace(offset=offset)
+                for guess, offset in zip(filled.guesses, offsets, strict=True)
+            ]
+            self._show(filled._replace(text=whole, guesses=guesses))
 
         return Counter({WITHOUT_BLANKS: n_without})
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from data.vocabulary import Vocabulary
 from runs.terminal import printable
-from trained.fill import with_unknown
+from trained.fill import in_template
 from writing.frames import EMPTY, NEW, Cell, cells, wrap
 
 SECONDS_PER_FRAME = 0.04
@@ -59,7 +59,7 @@ class Screen:
     def finish(self, ids: Tensor) -> None:
         """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as
         the text's own."""
-        text = with_unknown(self.vocabulary.decode(ids), self.prompt, self.vocabulary)
+        text, _ = in_template(self.prompt, ids, self.vocabulary)
         self.stream.write(f"{self._start()}\x1b[J{printable(text)}\n")
         self.stream.flush()
 

@@ -10,3 +10,5 @@ BYTES = "bytes"
 SUBWORDS = "subwords"  # of a tokenizer.json, or of a BPE that Folio trains
 CUSTOM = "custom"  # of a tokenizer that a user brings
 BPE = re.compile(r"bpe:(.*)", re.DOTALL)
+# OWNER/NAME of a repository on the Hub
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")

@@ -25,7 +25,8 @@ class PiecesOfUtf8(Vocabulary):
         for surface in self.surfaces:
             begins.append(sum(byte & 0xC0 != 0x80 for byte in surface))
 
-        self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
+        begins += [0] * len(self.special_tokens)
+        self.lengths = torch.tensor(begins, dtype=torch.float64)
         # [n_tokens] in UTF-8
         self._contents = self.surfaces + [
             token.encode() for token in self.shown_special
@@ -36,11 +37,15 @@ class PiecesOfUtf8(Vocabulary):
         UTF-8 as U+FFFD."""
         return _decoded(b"".join(self._content(ids)))[0]
 
+    def encoded(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = self.encode(text)
+        return ids, self.text_of(ids)[1]
+
     def text_of(
         self, ids: torch.Tensor, original: str | None = None
     ) -> tuple[str, torch.Tensor]:
-        """The text of the tokens, which may differ from `original`, because a tokenizer may drop
-        spaces or capitals.
+        """The text of the tokens, which may differ from `original`, because a tokenizer of a user's
+        own may drop spaces or capitals.
 
         A token belongs to its first character that is not a space, such as t in " the"; or else to
         its first.
@@ -55,6 +60,13 @@ class PiecesOfUtf8(Vocabulary):
         return text, torch.from_numpy(
             char_of_byte[begins.clip(max=len(char_of_byte) - 1)]
         )
+
+    def lost(self, text: str) -> tuple[int, int]:
+        """No character is unknown; those vanish that are not in the decoded tokens."""
+        n_before = sum(not character.isspace() for character in text)
+        decoded = self.decode(self.encode(text))
+        n_after = sum(not character.isspace() for character in decoded)
+        return 0, max(0, n_before - n_after)
 
     def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
         listed = ids.tolist() if isinstance(ids, torch.Tensor) else ids

@@ -1,7 +1,6 @@
 """Chooses the vocabulary by `data.tokens`, or by the vocabulary.json of an earlier run."""
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from data.corpus import Corpus
@@ -12,6 +11,8 @@ from data.tokens.custom import CustomVocabulary
 from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
+
+LEARNED_FROM = 1_000_000  # characters
 
 
 def vocabulary_of(
@@ -30,7 +31,7 @@ def vocabulary_of(
 
     match = BPE.fullmatch(tokens)
     if not match:
-        return SubwordVocabulary(read_tokenizer(Path(tokens)), special_tokens)
+        return _of_tokenizer(read_tokenizer(tokens), special_tokens, corpus)
 
     size = int(match[1])
     vocabulary = SubwordVocabulary(bpe(corpus, size, announce), special_tokens)
@@ -41,6 +42,18 @@ def vocabulary_of(
         )
 
     return vocabulary
+
+
+def _of_tokenizer(
+    tokenizer: Mapping[str, Any], special_tokens: Iterable[str], corpus: Corpus
+) -> SubwordVocabulary:
+    """The vocabulary of a tokenizer.json. What it changes in the corpus is learned from a part."""
+    vocabulary = SubwordVocabulary(tokenizer, special_tokens)
+    learned = vocabulary.changes_in(corpus.training[:LEARNED_FROM])
+    if learned is None:
+        return vocabulary
+
+    return SubwordVocabulary(tokenizer, special_tokens, learned)
 
 
 def load_vocabulary(
@@ -55,7 +68,9 @@ def load_vocabulary(
     if tokens == BYTES:
         return ByteVocabulary(special_tokens)
     if tokens == SUBWORDS:
-        return SubwordVocabulary(description["tokenizer"], special_tokens)
+        return SubwordVocabulary(
+            description["tokenizer"], special_tokens, description.get("learned")
+        )
     if tokens == CUSTOM:
         if tokenizer is None:
             raise TokensError(

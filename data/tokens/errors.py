@@ -18,5 +18,9 @@ def as_tokens_error(message: str) -> Iterator[None]:
     except (TokensError, OSError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        reason = " ".join(str(error).split())[:100]
-        raise TokensError(f"{message} ({reason})") from error
+        raise TokensError(f"{message} ({reason_of(error)})") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """The beginning of an error's message, in one line."""
+    return " ".join(str(error).split())[:100]

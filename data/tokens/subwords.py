@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from data.tokens import SUBWORDS
+from data.tokens import HUB_NAME, SUBWORDS
+from data.tokens.alignment import Alignment
 from data.tokens.by_word import WORDS, is_by_word
 from data.tokens.bytes import PiecesOfUtf8
-from data.tokens.errors import TokensError, as_tokens_error
+from data.tokens.errors import TokensError, as_tokens_error, reason_of
+from data.tokens.surfaces import is_byte_level, surfaces
 from data.vocabulary import MASK, PAD, UNK
 from runs.reading import read_bytes
 
@@ -26,7 +28,6 @@ PIECE = 1 << 17  # characters that a core encodes at once
 MOST_KNOWN = 1 << 18  # words whose tokens are remembered, in some 50 MB
 LONGEST_KNOWN = 40  # characters of these words
 CUT = re.compile(r"\n(?=\S)")
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 TRIAL = "A trial,\n 1 é 中.\n"  # encoded by each tokenizer when it is loaded
 
 
@@ -56,22 +57,71 @@ def without_stderr() -> Iterator[None]:
         yield
 
 
-def read_tokenizer(path: Path) -> dict[str, Any]:
-    """The content of a tokenizer.json, or of the vocabulary.json of a run, as `renumbered`.
+def read_tokenizer(name: str | Path) -> dict[str, Any]:
+    """The content of a tokenizer as `renumbered`: of a tokenizer.json, of the vocabulary.json of a
+    run, of a folder or name on the Hub of a Hugging Face tokenizer.
 
     Raises TokensError.
     """
     try:
         with as_tokens_error(
-            f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face"
+            f"data.tokens: {str(name)!r} is not a tokenizer.json of Hugging Face"
         ):
-            content = json.loads(read_bytes(path))
+            content = json.loads(content_of(str(name)))
             tokenizer = renumbered(content.get("tokenizer", content))
             load(tokenizer)
             return tokenizer
     except OSError as error:
         raise TokensError(
-            f"data.tokens: cannot read {str(path)!r} ({error.strerror or error})"
+            f"data.tokens: cannot read {str(name)!r} ({error.strerror or error})"
+        ) from error
+
+
+def content_of(name: str) -> str | bytes:
+    """The tokenizer.json called `name`. Raises TokensError or OSError."""
+    path = Path(name)
+    if is_hub_name(name):
+        path = from_hub(name)
+    elif path.is_dir():
+        path /= "tokenizer.json"
+        if not path.exists():
+            return converted(name)
+
+    return read_bytes(path)
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name has the form of one on the Hub, such as answerdotai/ModernBERT-base, and is no
+    path."""
+    return bool(HUB_NAME.fullmatch(name)) and not Path(name).exists()
+
+
+def from_hub(name: str) -> Path:
+    """The tokenizer.json of a repository on the Hub, which is downloaded once."""
+    library()  # which brings the package of the Hub
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, "tokenizer.json"))
+    except Exception as error:
+        raise TokensError(
+            f"data.tokens: cannot get {name!r}, neither here nor from the Hub ({reason_of(error)})"
+        ) from error
+
+
+def converted(folder: str) -> str:
+    """The tokenizer.json of a folder with the files of earlier formats, such as vocab.txt."""
+    try:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str()
+    except ModuleNotFoundError as error:
+        raise TokensError(
+            f"data.tokens: {folder!r} has no tokenizer.json: pip install transformers to read it"
+        ) from error
+    except Exception as error:
+        raise TokensError(
+            f"data.tokens: {folder!r} has no tokenizer ({reason_of(error)})"
         ) from error
 
 
@@ -170,10 +220,13 @@ class SubwordVocabulary(PiecesOfUtf8):
     tokens = SUBWORDS
 
     def __init__(
-        self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)
+        self,
+        tokenizer: Mapping[str, Any],
+        special_tokens: Iterable[str] = (PAD, MASK),
+        learned: Mapping[str, Any] | None = None,
     ):
         """`tokenizer` is a tokenizer.json that has been `renumbered`; it decides whether there is
-        an `[UNK]`. Raises TokensError."""
+        an `[UNK]`. `learned` are the `changes_in` a text. Raises TokensError."""
         self.tokenizer = dict(tokenizer)
         with as_tokens_error("the tokenizer of the vocabulary cannot be loaded"):
             self._tokenizer, texts = load(tokenizer)
@@ -183,7 +236,16 @@ class SubwordVocabulary(PiecesOfUtf8):
             special.append(UNK)
 
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
+        self.learned = learned or {"after_space": {}, "lengths": {}}
+        for token, after_space in self.learned["after_space"].items():
+            visible = texts[token].lstrip()
+            if visible:
+                texts[token] = b" " * after_space + visible
+
         self.number_tokens(texts, special)
+        for token, length in self.learned["lengths"].items():
+            self.lengths[self.id_of(token)] = length
+
         self._no_text = {self.padding_token, self.mask_token}
         self._is_by_word = is_by_word(tokenizer)
         self._known: dict[str, bytes] = {}  # ids of words
@@ -213,6 +275,57 @@ class SubwordVocabulary(PiecesOfUtf8):
             encoded.append(torch.from_numpy(ids.astype(np.int64)))
 
         return encoded
+
+    def aligned(self, text: str) -> Alignment:
+        """The tokens of a text with their places in it. Raises TokensError."""
+        pieces = list(pieces_of(text, PIECE))
+        with as_tokens_error("the tokenizer cannot encode the text"):
+            encodings = self._tokenizer.encode_batch(pieces, add_special_tokens=False)
+
+        ids = list(chain.from_iterable(encoding.ids for encoding in encodings))
+        spans = [np.empty((0, 2), np.int64)]
+        begin = 0
+        for piece, encoding in zip(pieces, encodings, strict=True):
+            spans.append(np.array(encoding.offsets, np.int64).reshape(-1, 2) + begin)
+            begin += len(piece)
+
+        return Alignment(text, np.array(ids, np.int64), np.concatenate(spans))
+
+    def encoded(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        aligned = self.aligned(text)
+        return torch.from_numpy(aligned.ids), torch.from_numpy(aligned.begins)
+
+    def text_of(
+        self, ids: torch.Tensor, original: str | None = None
+    ) -> tuple[str, torch.Tensor]:
+        text, begins = super().text_of(ids, original)
+        if original is None or original == text:
+            return text, begins
+        return original, self.encoded(original)[1]
+
+    def lost(self, text: str) -> tuple[int, int]:
+        aligned = self.aligned(text)
+        is_unknown = aligned.ids == self.unknown_token
+        n_with_token = aligned.n_visible_in(np.full(len(aligned.ids), True))
+        n_vanished = int((~aligned.is_space).sum()) - n_with_token
+        return aligned.n_visible_in(is_unknown), n_vanished
+
+    def changes_in(self, text: str) -> dict[str, Any] | None:
+        """How tokens are written in a text that the tokenizer changes, for `learned`: whether they
+        follow a space, and the mean number of characters that begin in them. None if it changes
+        nothing."""
+        if self.decode(self.encode(text)) == text:
+            return None
+        aligned = self.aligned(text)
+        names = dict(enumerate(self.ordinary))
+        after_space = {} if is_byte_level(self.tokenizer) else aligned.after_space()
+        lengths = aligned.mean_lengths()
+        return {
+            "after_space": {
+                names[i]: after_space[i] for i in after_space if i in names
+            },
+            "lengths": {names[i]: round(lengths[i], 4) for i in lengths if i in names},
+        }
 
     def _parts_of(self, text: str) -> list[str]:
         """The parts of a text that are encoded by themselves."""
@@ -244,6 +357,7 @@ class SubwordVocabulary(PiecesOfUtf8):
             "tokens": self.tokens,
             "special_tokens": self.special_tokens,
             "tokenizer": self.tokenizer,
+            **({"learned": self.learned} if self.learned["lengths"] else {}),
         }
 
 
@@ -256,60 +370,3 @@ def pieces_of(text: str, size: int) -> Iterator[str]:
         begin = match.end()
 
     yield text[begin:]
-
-
-def surfaces(
-    tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]
-) -> list[bytes]:
-    """The text of each ordinary token in UTF-8, spaces included: " the" for the token ▁the, "ing"
-    for ##ing."""
-    decoder = content.get("decoder") or {}
-    decoders = {each.get("type") for each in [decoder, *decoder.get("decoders", [])]}
-    if "ByteLevel" in decoders:
-        added = {token["content"] for token in content["added_tokens"]}
-        byte_of = {character: byte for byte, character in enumerate(byte_alphabet())}
-        return [
-            bytes(map(byte_of.__getitem__, token))
-            if token not in added and byte_of.keys() >= set(token)
-            else token.encode()
-            for token in ordinary
-        ]
-
-    texts = [text.encode() for text in decoded_alone(tokenizer, len(ordinary))]
-    if "ByteFallback" in decoders:
-        for i, token in enumerate(ordinary):
-            if match := BYTE.fullmatch(token):
-                texts[i] = bytes.fromhex(match[1])
-
-    return texts
-
-
-def decoded_alone(tokenizer: Any, n: int) -> list[str]:
-    """The text of each of the first `n` tokens: what it adds between two others, if possible."""
-    texts = tokenizer.decode_batch([[i] for i in range(n)], skip_special_tokens=False)
-    anchor = next((i for i, text in enumerate(texts) if text.isalpha()), None)
-    if anchor is None:
-        return texts
-
-    before = texts[anchor]
-    after = tokenizer.decode([anchor, anchor], skip_special_tokens=False)[len(before) :]
-    sequences = [[anchor, i, anchor] for i in range(n)]
-    for i, text in enumerate(
-        tokenizer.decode_batch(sequences, skip_special_tokens=False)
-    ):
-        rest = text.removeprefix(before)
-        if text.startswith(before) and rest.endswith(after):
-            texts[i] = rest.removesuffix(after)
-
-    return texts
-
-
-def byte_alphabet() -> list[str]:
-    """The characters by which byte-level tokenizers write the bytes 0 to 255 (Radford et al. 2019,
-    GPT-2)."""
-    shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return [
-        chr(byte) if byte in shown else chr(256 + hidden.index(byte))
-        for byte in range(256)
-    ]

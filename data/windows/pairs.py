@@ -145,9 +145,12 @@ def speech_borders(
 ) -> list[int]:
     """The indices in `ids` at which speeches begin, which is after each empty line of `text`;
     ascending."""
-    text, offsets = vocabulary.text_of(
-        ids.ids if isinstance(ids, StoredIds) else ids, text
-    )
+    if isinstance(ids, StoredIds):  # `text` may be a sample
+        original = text if vocabulary.is_characters else None
+        text, offsets = vocabulary.text_of(ids.ids, original)
+    else:
+        text, offsets = vocabulary.text_of(ids, text)
+
     borders = [match.end() for match in re.finditer(r"\n\s*\n", text)]
     if offsets is not None:
         characters = torch.tensor(borders, dtype=torch.int64)

@@ -45,7 +45,7 @@ def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     line = refusal(main, f"data.tokens={path}", before="")
 
     assert "is not a tokenizer.json of Hugging Face" in line
-    assert "Is a directory" in refusal(main, f"data.tokens={tmp_path}")
+    assert "is not a tokenizer.json" in refusal(main, f"data.tokens={tmp_path}")
 
 
 @pytest.mark.parametrize(

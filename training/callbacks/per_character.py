@@ -14,7 +14,7 @@ class PerCharacter(Callback):
     """Adds the loss per character, which makes runs with different tokens comparable."""
 
     def __init__(self, lengths: torch.Tensor):
-        """`lengths` `[n_tokens]` are the numbers of characters that begin in each token."""
+        """`lengths` `[n_tokens]` are the mean numbers of characters that begin in each token."""
         self.lengths = lengths
 
     def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
@@ -29,7 +29,7 @@ def per_character(
     if lengths is None:
         return {}
     masked_tokens = validation.windows[validation.masked].cpu()
-    n_chars = int(lengths[masked_tokens].sum())
+    n_chars = float(lengths[masked_tokens].sum())
     if n_chars == 0:
         return {}
     loss = float(evaluation.window_losses.sum()) / n_chars

@@ -29,7 +29,7 @@ def test_any_text_comes_back(vocabulary, text):
 def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
     """By an independent computation: the bytes of the tokens are laid over those of the text."""
     ids = vocabulary.encode(text)
-    decoded, offsets = vocabulary.text_of(ids, "")
+    decoded, offsets = vocabulary.text_of(ids)
 
     assert decoded == text
 
@@ -55,7 +55,7 @@ def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
 def test_offsets_fit_the_text_of_broken_utf8():
     # a, two thirds of a character, b, no UTF-8, é
     text, offsets = BYTES.text_of(
-        torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9]), ""
+        torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9])
     )
     assert text == "a\ufffd\ufffdb\ufffdé"
     assert offsets.tolist() == [0, 1, 2, 3, 4, 5, 5]

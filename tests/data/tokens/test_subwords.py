@@ -12,11 +12,11 @@ from data.tokens.subwords import (
     CUT,
     SubwordVocabulary,
     TokensError,
-    byte_alphabet,
     pieces_of,
     read_tokenizer,
     renumbered,
 )
+from data.tokens.surfaces import byte_alphabet
 from tests.conftest import SENTENCES
 from tests.tokenizers import BERT_SPECIAL, saved
 

@@ -1,0 +1,81 @@
+"""Which characters of a text its tokens stand for."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The tokens of a text, with the offsets that the tokenizer reports.
+
+    Characters outside of all spans have no token. Spans of neighbors overlap if one character
+    becomes several tokens.
+    """
+
+    text: str
+    ids: np.ndarray  # [n_tokens]
+    spans: (
+        np.ndarray
+    )  # [n_tokens, 2], the offsets of the first character and past the last
+
+    @cached_property
+    def is_space(self) -> np.ndarray:
+        """`[n_characters]`."""
+        return np.fromiter(map(str.isspace, self.text), bool, len(self.text))
+
+    @cached_property
+    def ends_before(self) -> np.ndarray:
+        """The end of all tokens before each one, `[n_tokens]`."""
+        return np.maximum.accumulate(np.append(0, self.spans[:-1, 1]))[: len(self.ids)]
+
+    @property
+    def begins(self) -> np.ndarray:
+        """The offset of the first character of each token that is not a space, or else of its
+        first, `[n_tokens]`."""
+        begins, ends = self.spans.T
+        n = len(self.text)
+        places = np.where(self.is_space, n, np.arange(n))
+        next_visible = np.append(np.minimum.accumulate(places[::-1])[::-1], n)[begins]
+        return np.where(next_visible < ends, next_visible, begins)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The characters that begin in each token, `[n_tokens]`, with the spaces before it that
+        have no token."""
+        begins, ends = self.spans.T
+        n_spaces = np.append(0, self.is_space.cumsum())
+        begins = np.maximum(begins, self.ends_before)
+        return (
+            (ends - begins).clip(min=0) + n_spaces[begins] - n_spaces[self.ends_before]
+        )
+
+    def n_visible_in(self, tokens: np.ndarray) -> int:
+        """How many characters other than spaces are in some of the `tokens`, bool `[n_tokens]`."""
+        changes = np.zeros(len(self.text) + 1, np.int64)
+        np.add.at(changes, self.spans[tokens, 0], 1)
+        np.add.at(changes, self.spans[tokens, 1], -1)
+        return int(((changes.cumsum()[:-1] > 0) & ~self.is_space).sum())
+
+    def mean_lengths(self) -> dict[int, float]:
+        """The mean length of each id in the text."""
+        sums = np.bincount(self.ids, self.lengths)
+        counts = np.bincount(self.ids)
+        return {int(i): sums[i] / counts[i] for i in counts.nonzero()[0]}
+
+    def after_space(self) -> dict[int, bool]:
+        """Whether an id mostly begins with a space or follows one that has no token. Leaves out
+        parts of characters."""
+        begins, ends = self.spans.T
+        ends_after = np.append(begins[1:], len(self.text))
+        is_whole = (self.ends_before <= begins) & (ends <= ends_after) & (begins < ends)
+        starts = np.maximum(begins - 1, self.ends_before)[is_whole]
+        counts: dict[int, Counter[bool]] = defaultdict(Counter)
+        for i, spaced in zip(
+            self.ids[is_whole].tolist(), self.is_space[starts].tolist(), strict=True
+        ):
+            counts[i][spaced] += 1
+
+        return {i: each[True] > each[False] for i, each in counts.items()}
