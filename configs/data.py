@@ -103,21 +103,28 @@ def corpus(c: DataConfigs) -> "Corpus":
 
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
-    from data.tokens.choose import vocabulary_of
+    from data.tokens.choose import share_lost, vocabulary_of
     from data.vocabulary import characters_of
     from data.windows.pairs import CLS, SEP
 
     objective = c.root().objective
     special_tokens = (CLS, SEP) if objective.nsp or objective.sop else ()
     if c.tokens == CHARACTERS:
-        return characters_of(
+        made: Vocabulary = characters_of(
             c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens
         )
-    if is_reference(c.tokens):
+    elif is_reference(c.tokens):
         from configs.own_code import own_vocabulary
 
-        return own_vocabulary(c.tokens, special_tokens)
-    return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
+        made = own_vocabulary(c.tokens, special_tokens)
+    else:
+        made = vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
+
+    lost = share_lost(made, c.loaded.training)
+    if lost:
+        announce(f"data.tokens={c.tokens}: {lost}")
+
+    return made
 
 
 @option(DataConfigs.stored_tokens)

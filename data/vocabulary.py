@@ -115,10 +115,10 @@ class Vocabulary:
         return ids, torch.arange(len(ids))
 
     def lost(self, text: str) -> tuple[int, int]:
-        """How many characters of a text become `[UNK]`, and how many have no token at all. Spaces
-        do not count."""
+        """How many characters of a text become `[UNK]`, and how many, apart from spaces, have no
+        token at all."""
         known = set(self.characters)
-        return sum(c not in known and not c.isspace() for c in text), 0
+        return sum(character not in known for character in text), 0
 
     def text_of(
         self, ids: torch.Tensor, original: str | None = None

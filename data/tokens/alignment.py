@@ -52,12 +52,12 @@ class Alignment:
             (ends - begins).clip(min=0) + n_spaces[begins] - n_spaces[self.ends_before]
         )
 
-    def n_visible_in(self, tokens: np.ndarray) -> int:
-        """How many characters other than spaces are in some of the `tokens`, bool `[n_tokens]`."""
+    def covered(self, tokens: np.ndarray) -> np.ndarray:
+        """The characters that are in some of the `tokens`, bool `[n_tokens]`: `[n_characters]`."""
         changes = np.zeros(len(self.text) + 1, np.int64)
         np.add.at(changes, self.spans[tokens, 0], 1)
         np.add.at(changes, self.spans[tokens, 1], -1)
-        return int(((changes.cumsum()[:-1] > 0) & ~self.is_space).sum())
+        return changes.cumsum()[:-1] > 0
 
     def mean_lengths(self) -> dict[int, float]:
         """The mean length of each id in the text."""

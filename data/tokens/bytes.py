@@ -16,6 +16,7 @@ class PiecesOfUtf8(Vocabulary):
     before words."""
 
     is_characters = False
+    lengths: torch.Tensor
 
     def number_tokens(
         self, texts: Mapping[str, bytes], special_tokens: Iterable[str]

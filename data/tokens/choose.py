@@ -12,7 +12,9 @@ from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
-LEARNED_FROM = 1_000_000  # characters
+SAMPLE = (
+    1_000_000  # characters of a text from which its tokenizer's changes are learned
+)
 
 
 def vocabulary_of(
@@ -49,11 +51,24 @@ def _of_tokenizer(
 ) -> SubwordVocabulary:
     """The vocabulary of a tokenizer.json. What it changes in the corpus is learned from a part."""
     vocabulary = SubwordVocabulary(tokenizer, special_tokens)
-    learned = vocabulary.changes_in(corpus.training[:LEARNED_FROM])
+    learned = vocabulary.changes_in(corpus.training[:SAMPLE])
     if learned is None:
         return vocabulary
 
     return SubwordVocabulary(tokenizer, special_tokens, learned)
+
+
+def share_lost(vocabulary: Vocabulary, text: str) -> str:
+    """How much of a text the vocabulary loses, in words; empty if nothing."""
+    sample = text[:SAMPLE]
+    n_unknown, n_vanished = vocabulary.lost(sample)
+    parts = []
+    if n_unknown:
+        parts.append(f"{n_unknown / len(sample):.2%} become [UNK]")
+    if n_vanished:
+        parts.append(f"{n_vanished / len(sample):.2%} have no token and vanish")
+
+    return "of the characters of the text, " + " and ".join(parts) if parts else ""
 
 
 def load_vocabulary(

@@ -114,7 +114,8 @@ def converted(folder: str) -> str:
     try:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str()
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        return tokenizer.backend_tokenizer.to_str()
     except ModuleNotFoundError as error:
         raise TokensError(
             f"data.tokens: {folder!r} has no tokenizer.json: pip install transformers to read it"
@@ -237,8 +238,10 @@ class SubwordVocabulary(PiecesOfUtf8):
 
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.learned = learned or {"after_space": {}, "lengths": {}}
+        # a decoder writes the space after a token with such a suffix
+        has_suffix = tokenizer["model"].get("end_of_word_suffix")
         for token, after_space in self.learned["after_space"].items():
-            visible = texts[token].lstrip()
+            visible = texts[token].strip() if has_suffix else texts[token].lstrip()
             if visible:
                 texts[token] = b" " * after_space + visible
 
@@ -305,10 +308,9 @@ class SubwordVocabulary(PiecesOfUtf8):
 
     def lost(self, text: str) -> tuple[int, int]:
         aligned = self.aligned(text)
-        is_unknown = aligned.ids == self.unknown_token
-        n_with_token = aligned.n_visible_in(np.full(len(aligned.ids), True))
-        n_vanished = int((~aligned.is_space).sum()) - n_with_token
-        return aligned.n_visible_in(is_unknown), n_vanished
+        has_token = aligned.covered(np.full(len(aligned.ids), True))
+        n_unknown = aligned.covered(aligned.ids == self.unknown_token).sum()
+        return int(n_unknown), int((~has_token & ~aligned.is_space).sum())
 
     def changes_in(self, text: str) -> dict[str, Any] | None:
         """How tokens are written in a text that the tokenizer changes, for `learned`: whether they

@@ -39,7 +39,7 @@ def surfaces(
     return texts
 
 
-def types_of(content: Mapping[str, Any], part: str) -> set[str]:
+def types_of(content: Mapping[str, Any], part: str) -> set[str | None]:
     """The types of a part of a tokenizer.json, such as its decoder, and of the parts of it."""
     whole = content.get(part) or {}
     names = {whole.get("type")}

@@ -7,7 +7,7 @@ import torch
 
 from data.corpus import Corpus
 from data.tokens.bpe import bpe, cache_path, train
-from data.tokens.choose import load_vocabulary, vocabulary_of
+from data.tokens.choose import load_vocabulary, share_lost, vocabulary_of
 from data.tokens.subwords import renumbered
 from data.vocabulary import Vocabulary
 from tests.data.tokens.test_subwords import BPE, BYTES, TEXT
@@ -49,3 +49,18 @@ def test_a_text_with_few_pairs_has_fewer_tokens():
 
     assert 256 < vocabulary.n_ordinary < 300
     assert f"only {vocabulary.n_ordinary} tokens" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "text", "words"),
+    [
+        (CHARACTERS, "abcd" * 10, ["25.00% become [UNK]"]),
+        (BPE, "any text, 中文", []),
+        (BYTES, "any text, 中文", []),
+    ],
+)
+def test_the_share_of_text_that_is_lost_is_told(vocabulary, text, words):
+    said = share_lost(vocabulary, text)
+
+    assert bool(said) == bool(words)
+    assert all(each in said for each in words)
