@@ -146,7 +146,7 @@ def compared(law: Law, run: Run) -> dict[str, str]:
 
 def n_chars(corpus: Corpus) -> int:
     """The characters of the training text."""
-    return sum(corpus.stored.n_training) if corpus.stored else len(corpus.training)
+    return corpus.stored.n_training if corpus.stored else len(corpus.training)
 
 
 def described(run: Run) -> str:

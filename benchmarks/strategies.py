@@ -70,7 +70,7 @@ def measure(run: RunFolder) -> dict[str, Any]:
     """The losses of a run by the protocol and with hard masks, and how far probes are below the
     ceilings of tasks."""
     trained = load_trained(str(run.path))
-    hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
+    hard = hard_masks(trained.model, trained.data().validation_set, trained.vocabulary)
     below = {}
 
     for name, (task, ceiling) in tasks_with_ceilings().items():

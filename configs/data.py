@@ -44,6 +44,13 @@ class DataConfigs(Branch):
         Key("auto: files and rows; or the lines or paragraphs of each"),
     ] = "auto"
     raw: Annotated[bool, Key("read JSON, CSV, HTML and XML as they are")] = False
+    validation: Annotated[
+        str,
+        Key(
+            "the path of your own validation text; empty: a tenth of data.corpus",
+            resume=True,
+        ),
+    ] = ""
     sampling: Annotated[
         Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")
     ] = "random"
@@ -98,17 +105,19 @@ def corpus(c: DataConfigs) -> "Corpus":
 
         return own_corpus(c.corpus)
     reading = Reading(c.column, c.documents, c.raw)
-    return load_corpus(c.corpus, announce, reading)
+    return load_corpus(c.corpus, announce, reading, c.validation)
 
 
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
     from data.tokens.choose import share_lost, vocabulary_of
-    from data.vocabulary import characters_of
-    from data.windows.pairs import CLS, SEP
+    from data.vocabulary import CLS, SEP, characters_of
 
-    objective = c.root().objective
-    special_tokens = (CLS, SEP) if objective.nsp or objective.sop else ()
+    special_tokens: tuple[str, ...] = ()
+    if c.root().objective.pairs:
+        special_tokens = (CLS, SEP)
+    elif c.loaded.has_documents:
+        special_tokens = (SEP,)
     if c.tokens == CHARACTERS:
         made: Vocabulary = characters_of(
             c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens
@@ -149,9 +158,10 @@ def token_ids(c: DataConfigs) -> "tuple[torch.Tensor, ...]":
 def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
     """How often each token occurs in the training and in the validation text, `[n_ids_in_text]`
     each."""
-    if c.stored_tokens:
-        return c.stored_tokens.training.counts, c.stored_tokens.validation.counts
     n = c.vocabulary.n_ids_in_text
+    if c.stored_tokens:
+        stored = c.stored_tokens
+        return stored.training.counts[:n], stored.validation.counts[:n]
     training, validation = (
         ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids)
     )

@@ -1,6 +1,5 @@
 """The training windows that the keys ask for."""
 
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -53,36 +52,31 @@ def _windows_of(
 def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of
     the config tree."""
-    stored = c.loaded.stored
     tokens = c.stored_tokens
-    n_chars = stored.folder_chars if stored else {}
+    names = c.loaded.stored.folders if tokens else []
     weights: dict[str, float] = {}
     for row in c.weights:
         weights |= {str(folder): weight for folder, weight in row.items()}
-    if weights.keys() != n_chars.keys():
-        folders = (
-            ", ".join(f"{name!r}" for name in [*n_chars][:10])
-            if stored
-            else "one file and no folders"
-        )
+    if weights.keys() != set(names) or not names:
+        folders = ", ".join(f"{name!r}" for name in names[:10])
         raise ConfigError(
-            f"data.weights must name each folder of {c.loaded.name!r} once: it has {folders} (in YAML,"
-            ' quote names such as "01" and "no")'
+            f"data.weights must name each folder of {c.loaded.name!r} once: it has"
+            f" {folders or 'one file and no folders'} (in YAML, quote names such as"
+            ' "01" and "no")'
         )
-    ends = torch.tensor(list(accumulate(n_chars.values())))
-    folders = torch.searchsorted(tokens.document_chars, ends, right=True)
+    folders = tokens.folders
     documents = tokens.documents
     # a window may cross the borders of documents, but not those of folders
     if not c.within_documents:
         documents = pad(documents, (1, 0))[folders]
         folders = torch.arange(len(folders)) + 1
-    shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
+    shares = torch.tensor([weights[folder] for folder in names], dtype=torch.float64)
     windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
     n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(
         prepend=folders.new_zeros(1)
     )
     for folder, weight, n in zip(
-        n_chars, shares.tolist(), n_starts.tolist(), strict=True
+        names, shares.tolist(), n_starts.tolist(), strict=True
     ):
         if weight and not n:
             raise CorpusError(

@@ -45,7 +45,7 @@ class Corpus:
     measures them.
 
     If the text is `stored`, they are samples of 4 million characters. `name` is `tiny_shakespeare`,
-    `play` or a path.
+    `play`, a path, or the reference of a function.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Corpus:
     validation: str = field(repr=False)
     # the source of the text, if it is known exactly
     automaton: Automaton | None = field(default=None, repr=False)
-    # the whole text, if it is too large for the memory
+    # the whole text, if it is too large for the memory or has documents
     stored: StoredText | None = field(default=None, repr=False)
 
     @classmethod
@@ -74,9 +74,12 @@ class Corpus:
     @property
     def is_sample(self) -> bool:
         """Whether `training` is only a part of the training text."""
-        return self.stored is not None and sum(self.stored.n_training) > len(
-            self.training
-        )
+        return self.stored is not None and self.stored.n_training > len(self.training)
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether the text has documents, each followed by `[SEP]`, or is one text."""
+        return self.stored is not None and self.stored.has_documents
 
     @property
     def sha256(self) -> str:
@@ -90,8 +93,9 @@ def load_corpus(
     name: str,
     announce: Callable[[str], None] = print,
     reading: Reading = AS_USUAL,
+    validation: str = "",
 ) -> Corpus:
-    """Load a corpus by name.
+    """Load a corpus by name, and if it is the path of a text, its validation part by path.
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download
     fails), or the path of a UTF-8 text: a file or a folder (`data.text.sources`). `announce` is called
@@ -101,7 +105,7 @@ def load_corpus(
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
     if name not in ("auto", TINY_SHAKESPEARE):
-        return _load_path(name, announce, reading)
+        return _load_path(name, announce, reading, validation)
 
     try:
         return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
@@ -113,8 +117,14 @@ def load_corpus(
         return load_corpus(PLAY)
 
 
-def _load_path(name: str, announce: Callable[[str], None], reading: Reading) -> Corpus:
-    large = path_of_large_text(name, IN_MEMORY, reading)
+def _load_path(
+    name: str,
+    announce: Callable[[str], None],
+    reading: Reading,
+    validation_name: str,
+) -> Corpus:
+    in_memory = 0 if validation_name else IN_MEMORY
+    large = path_of_large_text(name, in_memory, reading)
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
     # config files, plots and metrics could not hold it
@@ -125,7 +135,12 @@ def _load_path(name: str, announce: Callable[[str], None], reading: Reading) -> 
     if large is None:
         return Corpus.from_text(path, text)
 
-    stored = StoredText.open(large, reading, CACHE, announce)
+    validation = None
+    if validation_name:
+        validation = path_of_large_text(validation_name, in_memory, reading)
+        if validation is None:
+            _read_text(validation_name, "data.validation")
+    stored = StoredText.open(large, reading, CACHE, announce, validation)
     return Corpus(path, *stored.samples, stored=stored)
 
 

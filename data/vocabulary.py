@@ -18,6 +18,7 @@ import torch
 from data.text.sources import CorpusError
 
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
+CLS, SEP = "[CLS]", "[SEP]"  # in pairs of texts; [SEP] also follows each document
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
 # three times as many as Chinese texts use; with more, a step on a CPU takes seconds
 MOST_CHARACTERS = 30_000

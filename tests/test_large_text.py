@@ -1,6 +1,5 @@
 """Runs on a text that stays on the disk."""
 
-import hashlib
 import signal
 import time
 
@@ -11,6 +10,8 @@ from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
+from data.text.sources import Reading
+from data.text.stored import StoredText
 from data.windows.prefetch import Prefetched
 from runs.files import locked
 from tests.conftest import (
@@ -131,9 +132,7 @@ def test_what_a_large_text_cannot_do_is_refused_in_one_line(
 
 
 def test_ctrl_c_before_training_gives_one_line(text, tmp_path, fork_server):
-    folder = (
-        corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
-    )
+    folder = StoredText.cache_of(text, Reading(), None, corpus.CACHE)
     with locked(folder / "lock", print):  # another process converts the text
         words = [
             "experiment.py",

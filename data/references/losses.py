@@ -18,7 +18,7 @@ from data.corpus import Corpus
 from data.play.floor import Floor
 from data.protocol import N_MASKED, validation_set
 from data.references.counting import count
-from data.vocabulary import Vocabulary
+from data.vocabulary import MASK, PAD, SEP, Vocabulary
 from runs.files import write_atomically
 
 VERSION = 4  # of the computation; a new version ignores cached losses
@@ -86,7 +86,8 @@ def _path(corpus: Corpus) -> Path:
 
 
 def _count(corpus: Corpus) -> np.ndarray:
-    vocabulary = Vocabulary(corpus.counts)
+    separators = [SEP] if corpus.has_documents else []
+    vocabulary = Vocabulary(corpus.counts, [PAD, MASK, *separators])
     if corpus.stored:
         validation_ids = corpus.stored.tokenized(vocabulary).validation.ids
     else:
@@ -98,7 +99,7 @@ def _count(corpus: Corpus) -> np.ndarray:
         training,
         validation.windows.numpy(),
         validation.masked.numpy(),
-        vocabulary.n_ordinary,
+        vocabulary.n_tokens if corpus.has_documents else vocabulary.n_ordinary,
     )
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 

@@ -5,25 +5,29 @@ import hashlib
 import json
 import mmap
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from data.text.conversion import DOCUMENTS, TRAINING, VALIDATION, convert, parts_of
+from data.text.conversion import DONE, PARTS, convert
+from data.text.normal_form import NormalForm, Read, normalize
 from data.text.sources import (
     CorpusError,
     Reading,
+    Source,
     is_one_text,
     is_plain,
     list_sources,
+    read_blocks,
 )
-from data.text.survey import Surveyed, split, survey
-from data.vocabulary import Vocabulary
+from data.text.split import TRAINING, VALIDATION, Split, split
+from data.vocabulary import SEP, Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes
 
@@ -31,7 +35,7 @@ SAMPLE = (
     4_000_000  # characters of each part: the sample for strategies, BPE and counting
 )
 PIECE = 4_000  # characters of the sample that follow each other in the text
-VERSION = 4  # of the conversion; a new version converts again
+VERSION = 5  # of all of this; a new version reads and converts again
 
 
 def path_of_large_text(name: str, in_memory: int, reading: Reading) -> Path | None:
@@ -58,12 +62,10 @@ def path_of_large_text(name: str, in_memory: int, reading: Reading) -> Path | No
 class StoredIds:
     """Token ids in a file, memory-mapped. Windows are read from it as from a tensor."""
 
-    def __init__(self, path: Path, dtype: str, counts: Mapping[str, list[int]]):
-        """Map a file of ids. Raises OSError, CorpusError if it is empty, or ValueError if it is not
-        whole."""
-        self.counts = torch.tensor(
-            counts[path.stem]
-        )  # [n_ids_in_text] how often each id occurs
+    def __init__(self, path: Path, dtype: str, counts: Sequence[int]):
+        """Map a file of ids; `counts` says how often each occurs. Raises OSError, CorpusError if it
+        is empty, or ValueError if it is not whole."""
+        self.counts = torch.tensor(counts)
         if not self.counts.sum():
             raise CorpusError(
                 f"data.corpus: the text is too short: its {path.stem} part has no tokens"
@@ -103,12 +105,14 @@ class StoredIds:
 
 @dataclass(frozen=True)
 class StoredText:
-    """The files of a text, and what the survey found in them."""
+    """A text in its normal form on the disk, and how it is split."""
 
-    files: list[Surveyed] = field(repr=False)
-    # of each file, ascending: that directly below the text's folder, or "." if it is in none
-    folders: list[str]
-    reading: Reading
+    normal: NormalForm = field(repr=False)
+    # that each source is in: directly below the text's folder, or "." if it is in none; ascending.
+    # None: the source is for validation
+    folder_of_source: list[str | None] = field(repr=False)
+    has_documents: bool  # or it is one text
+    left_out: list[str] = field(repr=False)  # files that cannot be used
     cache: Path
     announce: Callable[[str], None] = field(repr=False)
 
@@ -119,167 +123,231 @@ class StoredText:
         reading: Reading,
         cache: Path,
         announce: Callable[[str], None],
+        validation: Path | None = None,
     ) -> "StoredText":
-        """List and survey the files of a text. Raises CorpusError."""
-        sources = list_sources(path, reading).sources
-        cache = cache / "texts" / _short_hash(f"{path} {reading}")
+        """Read the files of a text, and of one for its validation. Raises CorpusError."""
+        listing = list_sources(path, reading)
+        sources = sorted(listing.sources, key=lambda source: folder_of(source, path))
+        folders: list[str | None] = [folder_of(source, path) for source in sources]
+        paths = [path]
+        if validation:
+            more = list_sources(validation, reading).sources
+            sources += more
+            folders += [None] * len(more)
+            paths.append(validation)
+
+        # one text is a file
+        has_documents = not all(
+            path.is_file() and is_one_text(path, reading) for path in paths
+        )
+        key = short_hash(json.dumps([VERSION, *map(vars, sources)], default=str))
+        n_bytes = sum(source.size for source in sources)
+        return cls.read(
+            lambda number: read_blocks(sources[number], reading),
+            folders,
+            has_documents,
+            cls.cache_of(path, reading, validation, cache),
+            announce,
+            key,
+            n_bytes,
+        )
+
+    @staticmethod
+    def cache_of(
+        path: Path, reading: Reading, validation: Path | None, cache: Path
+    ) -> Path:
+        """The folder of a text in a cache."""
+        return cache / "texts" / short_hash(f"{path} {reading} {validation}")
+
+    @classmethod
+    def read(
+        cls,
+        read: Read,
+        folder_of_source: list[str | None],
+        has_documents: bool,
+        cache: Path,
+        announce: Callable[[str], None],
+        key: str,
+        n_bytes: int,
+    ) -> "StoredText":
+        """The text of sources, from the cache if they have been read with the same `key`."""
+        folder = cache / "normal"
+        n = len(folder_of_source)
         try:
-            with (
-                locked(cache / "lock", announce),
-                shown("reading", sum(source.size for source in sources), "B") as bar,
-            ):
-                files = survey(
-                    sources, reading, cache / "files.jsonl", announce, bar.update
-                )
+            with locked(cache / "lock", announce):
+                normal = NormalForm.of_finished(folder, key, n)
+                if normal is None:
+                    announce(f"reading {n:,} files ({n_bytes / 1e6:,.1f} MB), once")
+                    with shown("reading", n_bytes) as bar:
+                        normal = normalize(
+                            read, n, folder, key, has_documents, bar.update
+                        )
+                # they stay as they are if another process reads a changed text
+                _ = normal.text, normal.pieces
         except OSError as error:
             raise CorpusError(
-                f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})"
+                f"data.corpus: cannot prepare the text in {str(cache)!r} ({error.strerror or error})"
             ) from error
+        return cls(normal, folder_of_source, has_documents, [], cache, announce)
 
-        first = {file.sha256: file for file in reversed(files)}
-        n_left_out = len(files) - len(first)
-        if n_left_out:
-            announce(
-                f"leaving out {n_left_out:,} of {len(files):,} files, which are copies of others"
-            )
-
-        def folder_of(file: Surveyed) -> str:
-            folder, *rest = file.path.relative_to(path).parts or "."
-            return folder if rest else "."
-
-        kept = sorted(
-            (file for file in files if first[file.sha256] is file), key=folder_of
-        )
-        return cls(kept, list(map(folder_of, kept)), reading, cache, announce)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without what is computed from them
+        return StoredText, tuple(getattr(self, each.name) for each in fields(self))
 
     @cached_property
-    def n_chars(self) -> int:
-        return sum(file.n_chars for file in self.files)
+    def folders(self) -> list[str]:
+        """The names of the folders, in the order of the text."""
+        return [
+            name for name in dict.fromkeys(self.folder_of_source) if name is not None
+        ]
 
     @cached_property
-    def n_training(self) -> list[int]:
-        """How many characters at the beginning of each file are for training."""
-        return split(self.files, self.folders)
+    def split(self) -> Split:
+        n = len(self.folders)
+        numbers: dict[str | None, int] = {None: n}
+        numbers.update(zip(self.folders, range(n), strict=True))
+        folder_of_source = np.array([numbers[name] for name in self.folder_of_source])
+        return split(self.normal, folder_of_source, n, self.has_documents)
 
-    @cached_property
-    def folder_chars(self) -> dict[str, int]:
-        """The number of training characters of each folder, in the order of the text."""
-        n_chars = dict.fromkeys(self.folders, 0)
-        for folder, n in zip(self.folders, self.n_training, strict=True):
-            n_chars[folder] += n
+    @property
+    def n_training(self) -> int:
+        """The number of characters for training."""
+        return self.split.n_chars_of(TRAINING)
 
-        return n_chars
-
-    @cached_property
+    @property
     def counts(self) -> Counter[str]:
         """How often each character occurs in the whole text."""
-        counts = Counter[str]()
-        for file in self.files:
-            counts.update(file.counts)
-
+        counts = self.normal.counts.copy()
+        if self.has_documents:
+            counts["\n"] += 1  # of the samples
         return counts
 
     @cached_property
     def sha256(self) -> str:
-        """Identifies the text: the hash of a single plain file, or a hash of the files' hashes and
-        of their split."""
-        hashes = [file.sha256 for file in self.files]
-        if len(hashes) == 1 and is_plain(self.files[0].path):
-            return hashes[0]
-        if len(hashes) > 1:
-            hashes = [
-                f"{one} {n}" for one, n in zip(hashes, self.n_training, strict=True)
-            ]
-
-        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+        """Identifies the text: the hash of one text, or a hash of the documents and of their
+        split."""
+        if self.has_documents:
+            return hashlib.sha256(self.split.key).hexdigest()
+        first, *more = self.normal.sha256
+        return (
+            hashlib.sha256(" ".join([first, *more]).encode()).hexdigest()
+            if more
+            else first
+        )
 
     @cached_property
     def samples(self) -> tuple[str, str]:
         """SAMPLE characters of the training and of the validation part, in pieces spread over it;
-        or the whole part."""
+        or the whole part. Documents are in lines of their own."""
         path = self.cache / f"samples-{VERSION}-{self.sha256[:16]}.json"
         try:
             training, validation = json.loads(read_bytes(path))
         except (OSError, ValueError):
-            training, validation = self._sampled()
+            between = "\n" if self.has_documents else ""
+            training = between.join(self.sample_of(TRAINING))
+            validation = between.join(self.sample_of(VALIDATION))
             with reporting_os_errors(self.announce, str(path)):
                 write_json(path, [training, validation])
 
         return training, validation
 
-    def _sampled(self) -> tuple[str, str]:
-        n_training = sum(self.n_training)
-        ranges = {
-            TRAINING: pieces(n_training),
-            VALIDATION: pieces(self.n_chars - n_training),
-        }
-        offsets = dict.fromkeys(ranges, 0)
-        texts: dict[str, list[str]] = {part: [] for part in ranges}
-        with shown("sampling", self.n_chars, " characters") as bar:
-            for part, block in parts_of(self.files, self.reading, self.n_training):
-                texts[part] += inside(ranges[part], offsets[part], block.text)
-                offsets[part] += len(block.text)
-                bar.update(len(block.text))
+    def sample_of(self, part: int) -> list[str]:
+        """The documents, or parts of them, in the sample of a part of the split."""
+        split = self.split
+        numbers = np.flatnonzero(split.part == part)
+        ends = split.n_chars[numbers].cumsum(dtype=np.int64)
+        texts = [""]
+        for wanted in pieces(int(ends[-1])) if len(ends) else []:
+            first, last = np.searchsorted(
+                ends, [wanted.start, wanted.stop - 1], "right"
+            )
+            for i in range(first, last + 1):
+                number = numbers[i]
+                offset = int(ends[i] - split.n_chars[number])
+                text = self.piece(number)
+                texts[-1] += text[max(wanted.start - offset, 0) : wanted.stop - offset]
+                if split.is_end[number]:
+                    texts.append("")
+            if self.has_documents:
+                texts.append("")
 
-        return "".join(texts[TRAINING]), "".join(texts[VALIDATION])
+        return [text for text in texts if text]
+
+    def piece(self, number: int) -> str:
+        """The text of a piece of the split."""
+        begin = int(self.split.begins[number])
+        return self.normal.text[
+            begin : begin + int(self.split.n_bytes[number])
+        ].decode()
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
+        separator = vocabulary.id_of(SEP) if self.has_documents else None
         # what decides the ids
         numbering = vocabulary.description() | {
-            "special_tokens": vocabulary.unknown_token
+            "special_tokens": [vocabulary.unknown_token, separator]
         }
-        folder = self.cache / _short_hash(json.dumps([self.sha256, numbering, VERSION]))
+        folder = self.cache / short_hash(json.dumps([self.sha256, numbering, VERSION]))
+        n_bytes = len(self.normal.text)
         try:
             with locked(self.cache / "lock", self.announce):
                 # not converted yet, or damaged
                 with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                    return StoredTokens.open(folder)
+                    return StoredTokens.open(folder, self.split.folders)
                 self.announce(
-                    f"converting {self.n_chars:,} characters of text to tokens, once, in {folder}"
+                    f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}"
                 )
-                with shown("converting", self.n_chars, " characters") as bar:
+                with shown("converting", n_bytes) as bar:
                     convert(
-                        self.files,
-                        self.reading,
+                        self.normal,
+                        self.split,
                         vocabulary,
-                        self.n_training,
+                        separator,
                         folder,
                         bar.update,
                     )
-                return StoredTokens.open(folder)
+                return StoredTokens.open(folder, self.split.folders)
         except OSError as error:
             raise CorpusError(
                 f"data.corpus: cannot convert the text in {str(folder)!r} ({error.strerror or error})"
             ) from error
 
 
+def folder_of(source: Source, path: Path) -> str:
+    """The folder directly below `path` that has a file, or "." if it is in none."""
+    folder, *rest = source.path.relative_to(path).parts or "."
+    return folder if rest else "."
+
+
 @dataclass(frozen=True)
 class StoredTokens:
-    """Both parts of a text as token ids on the disk."""
+    """Both parts of a text as token ids on the disk. In a text of documents, `[SEP]` follows each
+    of them."""
 
     training: StoredIds
     validation: StoredIds
-    # [n_documents] the number of training ids up to the end of each document
+    # [n_documents] the number of training ids up to the end of each document, its [SEP] included
     documents: torch.Tensor
-    document_chars: torch.Tensor  # [n_documents] the same in characters
+    validation_documents: torch.Tensor  # [n_documents] the same of the validation ids
+    folders: torch.Tensor  # [n_folders] training documents up to the end of each folder
 
     @classmethod
-    def open(cls, folder: Path) -> "StoredTokens":
+    def open(cls, folder: Path, folders: np.ndarray) -> "StoredTokens":
         """Map a finished conversion. Raises OSError, ValueError, LookupError or TypeError if it is
         not whole."""
-        done = json.loads(read_bytes(folder / "done.json"))
-        training, validation = (
-            StoredIds(folder / name, done["dtype"], done["counts"])
-            for name in (TRAINING, VALIDATION)
-        )
-        ends = torch.from_numpy(
-            np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2)
-        )
-        if not len(ends) or ends[-1, 0] != len(training):
-            raise ValueError(f"{DOCUMENTS} is not whole")
+        done = json.loads(read_bytes(folder / DONE))
+        ids = []
+        ends = []
+        for name in PARTS:
+            counts = done["counts"][name]
+            ids.append(StoredIds(folder / f"{name}.ids", done["dtype"], counts))
+            ends.append(
+                torch.from_numpy(np.fromfile(folder / f"{name}.ends", np.int64))
+            )
+            if not len(ends[-1]) or ends[-1][-1] != len(ids[-1]):
+                raise ValueError(f"{name}.ends is not whole")
 
-        return cls(training, validation, *ends.T.contiguous())
+        return cls(ids[0], ids[1], ends[0], ends[1], torch.from_numpy(folders))
 
 
 def pieces(n_chars: int) -> list[range]:
@@ -292,22 +360,12 @@ def pieces(n_chars: int) -> list[range]:
     return [range(begin, begin + PIECE) for begin in begins]
 
 
-def inside(ranges: list[range], offset: int, text: str) -> list[str]:
-    """The parts of a text, which begins at `offset`, that lie in ranges."""
-    texts = []
-    for piece in ranges:
-        if piece.start < offset + len(text) and offset < piece.stop:
-            texts.append(text[max(piece.start - offset, 0) : piece.stop - offset])
-
-    return texts
-
-
-def _short_hash(text: str) -> str:
+def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shown(task: str, total: int, unit: str) -> tqdm:
+def shown(task: str, n_bytes: int) -> tqdm:
     """A progress bar on a terminal."""
     return tqdm(
-        total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5
+        total=n_bytes, desc=task, unit="B", unit_scale=True, disable=None, delay=0.5
     )

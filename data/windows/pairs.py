@@ -13,10 +13,9 @@ from torch.utils._pytree import tree_map_only
 from data.protocol import SEED, WINDOW_LEN
 from data.text.sources import CorpusError
 from data.text.stored import StoredIds
-from data.vocabulary import Vocabulary
+from data.vocabulary import CLS, SEP, Vocabulary
 from data.windows import WindowBatch, Windows
 
-CLS, SEP = "[CLS]", "[SEP]"
 N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
 VALIDATION_PAIRS = 1_024
 

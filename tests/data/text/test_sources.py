@@ -7,20 +7,15 @@ from collections import Counter
 import pyarrow
 import pyarrow.parquet
 import pytest
-import torch
 
 from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.text import sources
-from data.text.conversion import convert
 from data.text.sources import Reading, list_sources, read_blocks
-from data.text.stored import StoredTokens
-from data.tokens.bpe import train
 from data.tokens.bytes import ByteVocabulary
-from data.tokens.subwords import SubwordVocabulary
-from data.vocabulary import Vocabulary
 from tests.conftest import in_files, one_line, parts, written
+from tests.data.text.helpers import whole_parts
 
 # two bytes, so blocks end inside characters unless they are cut well
 TEXT = play()[:200_000].replace("a", "ä")
@@ -57,82 +52,19 @@ def write_folder(path):
     return path
 
 
-def both_parts(texts, n_training):
-    """The training and the validation part of the texts of some files."""
-    training = ""
-    validation = ""
-    for text, n in zip(texts, n_training, strict=True):
-        training += text[:n]
-        validation += text[n:]
-
-    return training, validation
-
-
-@pytest.mark.parametrize(
-    "write", [lambda path: written(path, TEXT), write_gzip, write_folder]
-)
-def test_the_same_text_in_any_files_gives_the_same_tokens(write, tmp_path):
+@pytest.mark.parametrize("write", [write_gzip, write_folder])
+def test_all_of_the_text_is_read_from_files_of_any_kind(write, tmp_path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
-    texts = []
-    for file in loaded.stored.files:
-        blocks = read_blocks(file, Reading())
-        texts.append("".join(block.text for block in blocks))
+    training, validation = whole_parts(loaded)
 
-    training, validation = both_parts(texts, loaded.stored.n_training)
-
-    assert Counter(training + validation) == Counter(TEXT) == loaded.counts
-    assert (loaded.training, loaded.validation) == (training, validation)
-
-    for vocabulary in (Vocabulary(TEXT), ByteVocabulary()):
-        tokens = loaded.stored.tokenized(vocabulary)
-        for part, text in (
-            (tokens.training, training),
-            (tokens.validation, validation),
-        ):
-            expected = vocabulary.encode(text)
-            assert part.ids.dtype == torch.uint8
-            assert torch.equal(part.ids.long(), expected)
-            assert part.counts.equal(expected.bincount(minlength=vocabulary.n_ordinary))
+    assert Counter(training + validation) == Counter(TEXT)
+    assert Counter(TEXT) == loaded.stored.normal.counts
+    assert len(training) == pytest.approx(0.9 * len(TEXT), rel=0.05)
 
 
 def write_rows(path, rows, **options):
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, **options)
     return path
-
-
-def test_documents_are_files_and_rows_of_parquet(tmp_path):
-    path = tmp_path / "texts"
-    for name in ("1", "2", "3"):
-        (path / name).mkdir(parents=True)
-    (path / "1" / "text.txt").write_text("one ö")
-    write_rows(path / "2" / "rows.parquet", ["zwei", "drei ", "vier"])
-    (path / "3" / "text.txt").write_text("five" * 10)
-    convert(
-        list_sources(path, Reading()).sources,
-        Reading(),
-        ByteVocabulary(),
-        [5, 13, 30],
-        tmp_path / "ids",
-    )
-    ends = StoredTokens.open(tmp_path / "ids")
-
-    assert ends.documents.tolist() == [6, 10, 15, 19, 49]  # in bytes
-    assert ends.document_chars.tolist() == [5, 9, 14, 18, 48]
-
-
-def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path):
-    path = write_rows(tmp_path / "text.parquet", ["ab", "a", "b", "ab"])
-    vocabulary = SubwordVocabulary(train("ab " * 100, 260))
-    convert(
-        list_sources(path, Reading()).sources,
-        Reading(),
-        vocabulary,
-        [2],
-        tmp_path / "ids",
-    )
-    ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
-
-    assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path):

@@ -1,0 +1,205 @@
+"""The normal form of a text, in the cache: the text of all documents in one UTF-8 file, and a table
+of their pieces.
+
+Documents, copies, the split and the tokens follow from it. The files of the text are read once.
+"""
+
+import hashlib
+import mmap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data.text.growing import growing_files, progress_in
+from data.text.parallel import parallel_map
+from data.text.sources import Block
+
+TEXT = "text"
+PIECES = "pieces"
+# A piece is a document, or a part of a long one.
+PIECE = np.dtype(
+    [
+        ("n_bytes", np.uint32),
+        ("n_chars", np.uint32),
+        ("is_end", np.bool_),  # of its document
+        ("source", np.uint32),
+        ("hash", np.uint64),  # of the document, in its last piece
+    ]
+)
+VERSION = 1  # of these files; a new version reads texts again
+
+Read = Callable[[int], Iterator[Block]]  # the blocks of a source, by its number
+
+
+class Item(NamedTuple):
+    """A block to be read, and its place."""
+
+    source: int
+    number: int  # in its source
+    continues: bool  # whether it begins inside a document
+    block: Block
+
+
+class Normalized(NamedTuple):
+    """A block in the normal form."""
+
+    item: Item
+    content: bytes  # UTF-8
+    pieces: np.ndarray  # [n_pieces] of PIECE
+    counts: dict[str, int]  # how often each character occurs
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """A text that has been read."""
+
+    folder: Path
+    counts: Counter[str]  # how often each character occurs
+    sha256: list[str]  # of each source that is one text
+
+    @classmethod
+    def of_finished(cls, folder: Path, key: str, n_sources: int) -> "NormalForm | None":
+        """What an earlier call has read; None if it did not finish."""
+        state = progress_in(folder, key).get("state", {})
+        if state.get("source") != n_sources:
+            return None
+        return cls(folder, Counter(state["counts"]), state["sha256"])
+
+    @cached_property
+    def pieces(self) -> np.ndarray:
+        """`[n_pieces]` of PIECE, in the order of the text."""
+        return np.fromfile(self.folder / PIECES, PIECE)
+
+    @cached_property
+    def text(self) -> mmap.mmap:
+        """The bytes of the text. They stay readable if the file is replaced."""
+        with open(self.folder / TEXT, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # another process maps the file again
+        return NormalForm, (self.folder, self.counts, self.sha256)
+
+
+def normalize(
+    read: Read,
+    n_sources: int,
+    folder: Path,
+    key: str,
+    has_documents: bool,
+    n_bytes_done: Callable[[int], None],
+) -> NormalForm:
+    """Write the normal form of a text into `folder`; goes on where an earlier call with the same
+    `key` stopped.
+
+    Without documents, each source is one text, whose SHA-256 is kept. `n_bytes_done` is called with
+    the number of bytes that have been written since its last call. Raises CorpusError or OSError.
+    """
+    with growing_files(folder, (TEXT, PIECES), key) as output:
+        state = output.state or {"source": 0, "block": 0, "counts": {}, "sha256": []}
+        counts = Counter(state["counts"])
+        sha256 = state["sha256"]
+        long = LongDocument()
+        is_whole = True  # whether the text that is written ends with a document
+        n_bytes_done(output.files[TEXT].tell())
+        blocks = items(read, n_sources, state, has_documents)
+        for item, content, pieces, of_block in parallel_map(normalized, blocks):
+            counts.update(of_block)
+            long.add(item.continues, content, pieces)
+            output.files[TEXT].write(content)
+            output.files[PIECES].write(pieces.data)
+            n_bytes_done(len(content))
+            if len(pieces):
+                is_whole = bool(pieces["is_end"][-1])
+            if is_whole and not has_documents:
+                sha256.append(long.sha256)
+            if is_whole and output.is_time_to_note():
+                output.note(noted(item.source, item.number + 1, counts, sha256))
+        output.note(noted(n_sources, 0, counts, sha256))
+
+    finished = NormalForm.of_finished(folder, key, n_sources)
+    assert finished is not None
+    return finished
+
+
+def items(
+    read: Read, n_sources: int, state: dict[str, Any], has_documents: bool
+) -> Iterator[Item]:
+    """The blocks that are not written yet."""
+    n_done = state["block"]
+    for source in range(state["source"], n_sources):
+        continues = not has_documents
+        for number, block in enumerate(islice(read(source), n_done, None), n_done):
+            yield Item(source, number, continues, block)
+            if block.text:
+                continues = block.ends[-1:] != [len(block.text)]
+        n_done = 0
+
+
+def normalized(item: Item) -> Normalized:
+    """The hash of a document that is not whole in the block is 0."""
+    text = item.block.text
+    ends = item.block.ends
+    content = text.encode()
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    borders = np.unique([0, *ends, len(text)])
+    byte_borders = borders
+    if len(content) > len(text):
+        n_bytes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+        byte_borders = np.concatenate([[0], n_bytes.cumsum()])[borders]
+
+    pieces = np.zeros(len(borders) - 1, PIECE)
+    pieces["n_chars"] = np.diff(borders)
+    pieces["n_bytes"] = np.diff(byte_borders)
+    pieces["source"] = item.source
+    pieces["is_end"] = True
+    if len(pieces):
+        pieces["is_end"][-1] = ends[-1:] == [len(text)]
+
+    first = int(item.continues)
+    last = len(pieces) - (not pieces["is_end"][-1:].all())
+    digests = []
+    for begin, end in pairwise(byte_borders[first : last + 1].tolist()):
+        digests.append(short_hash(hashlib.sha256(content[begin:end])))
+    pieces["hash"][first : first + len(digests)] = digests
+
+    counts = np.bincount(codes)
+    of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
+    return Normalized(item, content, pieces, of_characters)
+
+
+def short_hash(digest: Any) -> int:
+    return int.from_bytes(digest.digest()[:8])
+
+
+class LongDocument:
+    """Hashes a document that is longer than a block, or one text."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.sha256 = ""  # of the last document that has ended
+
+    def add(self, continues: bool, content: bytes, pieces: np.ndarray) -> None:
+        """Read the first piece of a block, if it `continues` a document, and the last one if its
+        document goes on. Sets the hash of a document that ends."""
+        if continues and len(pieces):
+            self.digest.update(content[: pieces["n_bytes"][0]])
+            if pieces["is_end"][0]:
+                pieces["hash"][0] = short_hash(self.digest)
+                self.sha256 = self.digest.hexdigest()
+                self.digest = hashlib.sha256()
+        if len(pieces) > continues and not pieces["is_end"][-1]:
+            self.digest.update(content[-int(pieces["n_bytes"][-1]) :])
+
+
+def noted(
+    source: int, block: int, counts: Counter[str], sha256: list[str]
+) -> dict[str, Any]:
+    """The state of a reading that goes on with a block of a source."""
+    return {"source": source, "block": block, "counts": counts, "sha256": sha256}
