@@ -166,9 +166,7 @@ def fit(
     return drawn(np.array(runs, dtype=float).T, n_text, floor)
 
 
-def drawn(
-    runs: np.ndarray, n_text: float, floor: float | None, steps: int = STEPS
-) -> Law:
+def drawn(runs: np.ndarray, n_text: float, floor: float | None) -> Law:
     """Draw laws that suit `runs` `[3, ..., n_runs]`.
 
     Each half of an ensemble of laws moves along lines through random laws of the other half
@@ -187,7 +185,7 @@ def drawn(
     densities = [half.log_density() for half in halves]
     kept = list[np.ndarray]()
 
-    for step in range(steps):
+    for step in range(STEPS):
         for half, other in ((0, 1), (1, 0)):
             draws = halves[half].draws
             # from 1/2 to 2, with a density of 1 / sqrt(stretch)
@@ -206,7 +204,7 @@ def drawn(
             densities[half] = np.where(is_taken, density, densities[half])
 
             # before that, the walkers move to the laws that suit
-            if step >= steps // 2 and step % 10 == 0:
+            if step >= STEPS // 2 and step % 10 == 0:
                 kept.append(draws)
 
     return replace(halves[0], draws=np.concatenate(kept, axis=-1))

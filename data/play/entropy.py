@@ -23,11 +23,11 @@ DIGITS = 12
 Belief = dict[int, float]  # state -> probability
 
 
-def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automaton:
+def determinized(automaton: Automaton) -> Automaton:
     """The equivalent automaton whose states are the beliefs that can be reached from state 0.
 
     The characters after one of its states are all different: a text and the first state determine
-    all states. Raises ArithmeticError if there are more than `max_beliefs` beliefs, perhaps
+    all states. Raises ArithmeticError if there are more than `MAX_BELIEFS` beliefs, perhaps
     infinitely many.
     """
     automaton = automaton.merged()
@@ -48,9 +48,9 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
     number_of(automaton.characters[0], {0: 1.0})
     successors = []
     for belief in beliefs:  # it grows meanwhile
-        if len(beliefs) > max_beliefs:
+        if len(beliefs) > MAX_BELIEFS:
             raise ArithmeticError(
-                f"the automaton's beliefs do not close: there are more than {max_beliefs:,}"
+                f"the automaton's beliefs do not close: there are more than {MAX_BELIEFS:,}"
             )
         joint = defaultdict(lambda: defaultdict(float))
         for state, probability in belief.items():

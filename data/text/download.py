@@ -11,6 +11,7 @@ from runs.files import reporting_os_errors, write_atomically
 
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 N_BYTES = 1_115_394
+SECONDS = 30.0  # for the whole download
 
 
 def downloaded(
@@ -28,14 +29,14 @@ def downloaded(
     return content.decode("utf-8")
 
 
-def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
+def download(url: str, largest: int) -> bytes:
     """The content at `url`, cut after `largest` bytes and one block.
 
-    Raises CorpusError if the server is unreachable, breaks off, or needs more than `seconds`.
+    Raises CorpusError if the server is unreachable, breaks off, or needs more than `SECONDS`.
     """
     try:
-        with urllib.request.urlopen(url, timeout=seconds) as response:
-            return _read(response, largest, time.monotonic() + seconds)
+        with urllib.request.urlopen(url, timeout=SECONDS) as response:
+            return _read(response, largest, time.monotonic() + SECONDS)
     # refused, timed out, reset, broken off, not HTTP
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error

@@ -63,7 +63,7 @@ def test_a_wrong_or_incomplete_download_is_not_cached(
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
-def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
+def test_a_stalled_download_ends_at_the_time_limit(serve, drip, monkeypatch):
     done = threading.Event()
 
     def answer(handler):
@@ -72,10 +72,11 @@ def test_a_stalled_download_ends_at_the_time_limit(serve, drip):
         while not done.wait(0.05):  # silent, or one byte now and then
             handler.wfile.write(drip)
 
+    monkeypatch.setattr("data.text.download.SECONDS", 0.5)
     began = time.monotonic()
 
     with pytest.raises(CorpusError, match="cannot download"):
-        download(serve(answer), 2_000_000, seconds=0.5)
+        download(serve(answer), 2_000_000)
 
     done.set()
 
