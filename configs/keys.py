@@ -23,6 +23,7 @@ from configs.command_line.strict_yaml import parse_yaml
 from runs.errors import InputError
 
 LONGEST_WORD = 100  # characters of a word that is compared with others
+SIMILAR = 0.75  # the least similarity of a key to a wrong one
 
 
 class ConfigError(InputError):
@@ -126,12 +127,14 @@ def keys_of(configs: type[BaseConfigs], prefix: str = "") -> dict[str, Setting]:
 
 def unknown_key(name: str, settings: Iterable[str]) -> ConfigError:
     """The error for a key that does not exist, with the nearest key, if there is one."""
-    # A common slip is to leave out the group, as in d_model=256: compare the last parts too.
+    # The last parts decide: the group is often left out, as in d_model=256, and if it is there, it
+    # makes any two of its keys look alike.
+    last = name.rpartition(".")[2]
     by_last_part = {key.rpartition(".")[2]: key for key in settings}
-    near = get_close_matches(name, settings, 1)
-    for last_part in get_close_matches(name.rpartition(".")[2], by_last_part, 1):
-        near.append(by_last_part[last_part])
-    hint = f"did you mean {near[0]}?" if near else "--help lists every key"
+    near = [part for part in by_last_part if last and last in part]
+    near = near or get_close_matches(last, by_last_part, 1, SIMILAR)
+    keys = get_close_matches(name, [by_last_part[part] for part in near], 1, 0)
+    hint = f"did you mean {keys[0]}?" if keys else "--help lists every key"
     return ConfigError(f"unknown key {name!r}: {hint}")
 
 

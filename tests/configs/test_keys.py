@@ -92,6 +92,8 @@ def test_ranges():
         ("d_model", "did you mean model.d_model?"),
         ("masking.prob", "did you mean masking.masking_prob?"),
         ("n_head", "did you mean model.n_heads?"),
+        ("model.heads", "did you mean model.n_heads?"),
+        ("training.accumulation", "--help lists every key"),
         ("", "--help lists every key"),
     ],
 )
