@@ -103,6 +103,15 @@ class Configs(BaseConfigs):
     evaluator: "Evaluator"
     trainer: "Trainer"
 
+    def __init__(self, values: Mapping[str, Any]):
+        super().__init__()
+        self._set_values(dict(values))
+        self._values = values
+
+    def name_of(self, key: str) -> str:
+        """A key with its value, for errors: reading its item gives the part that it names."""
+        return f"{key}={self._values[key]}"
+
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys. It starts no labml experiment."""
@@ -110,9 +119,7 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
         from configs.own_code import register
 
         register(values)
-    configs = Configs()
-    configs._set_values(dict(values))
-    return configs
+    return Configs(values)
 
 
 @option(Configs.torch_device)
@@ -140,6 +147,8 @@ def network(c: Configs) -> "nn.Module":
     draws."""
     import torch
 
+    from data.protocol import WINDOW_LEN
+
     torch.manual_seed(derived_seed(c.seed, "weights"))
     if is_sharded(c):
         from distributed.sharding import sharded
@@ -147,29 +156,37 @@ def network(c: Configs) -> "nn.Module":
         model = sharded(lambda: c.model.architecture, c.torch_device)
     else:
         model = c.model.architecture.to(c.torch_device)
-    check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
-    longest = max(row["seq_len"] for row in c.training.stages)
+    name = c.name_of("model.architecture")
+    # the validation has windows of its own length
+    longest = max(WINDOW_LEN, *(row["seq_len"] for row in c.training.stages))
     max_seq_len = getattr(model, "max_seq_len", longest)
     if longest > max_seq_len:
         raise ConfigError(
-            f"training.stages: seq_len={longest:,} is too long: this model.architecture reads at most"
-            f" {max_seq_len:,} tokens"
+            f"{name}: it reads at most {max_seq_len:,} tokens, but the longest windows of training.stages"
+            f" and of the validation have {longest:,}"
         )
+    check_contract(model, name, longest, c.data.vocabulary.n_tokens, c.torch_device)
     return model
 
 
-def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random
-    numbers."""
+def check_contract(
+    model: "nn.Module", name: str, seq_len: int, n_tokens: int, device: "torch.device"
+) -> None:
+    """Raise ConfigError if a model cannot be called as the training step calls it, with windows of
+    this length; uses no random numbers."""
     import torch
 
-    inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
-    calls = [[1, 9, 15], [[1, 6], [9, 15]]]
+    inputs = torch.zeros(2, seq_len, dtype=torch.int64, device=device)
+    last = inputs.numel() - 1
+    calls = [[1, seq_len, last], [[1, seq_len - 1], [seq_len, last]]]
     for call in calls:
         positions = torch.tensor(call, device=device)
         sizes = list(positions.shape)
         expected = [*sizes, n_tokens]
-        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits {expected}"
+        contract = (
+            f"called with inputs [2, {seq_len}] and positions {sizes},"
+            f" it must return logits {expected}"
+        )
         try:
             with (
                 torch.random.fork_rng([device] if device.type == "cuda" else []),
@@ -180,11 +197,9 @@ def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") ->
             from configs.references import line_of
 
             reason = line_of(error) or f"{type(error).__name__}: {error}"
-            raise ConfigError(
-                f"model.architecture: {contract}, but raises {reason}"
-            ) from error
+            raise ConfigError(f"{name}: {contract}, but raises {reason}") from error
         if shape != expected:
-            raise ConfigError(f"model.architecture: {contract}, not {shape}")
+            raise ConfigError(f"{name}: {contract}, not {shape}")
 
 
 @option(Configs.compiled)

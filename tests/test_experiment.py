@@ -280,7 +280,7 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"),
+        ("inputs", r"must return logits \[3, \d+\], not \[2, 256\]"),
         ("inputs[positions, 99]", r"but raises own\.py, line 5: IndexError"),
     ],
 )

@@ -213,7 +213,9 @@ WRONG = [
     ("def own(): pass", MODEL_KEY, "must take 1 argument"),
     ("def own(c):\n    return 1 / 0", MODEL_KEY, "my.py, line 2: ZeroDivision"),
     ("def own(c): return 3", MODEL_KEY, "must return a torch.nn.Module, not int"),
-    (MODEL, MODEL_KEY, "must return logits [3, "),
+    ("def own(c): return c.dmodel", MODEL_KEY, "did you mean d_model?"),
+    (MODEL, MODEL_KEY, "my.py:own: called with inputs [2, 256] and positions [3], "),
+    (SHORT, MODEL_KEY, "but raises my.py, line 11: IndexError"),
     (
         "def own(c): return [3]",
         "training.optimizer=my.py:own",
@@ -223,6 +225,21 @@ WRONG = [
         "def own(text): return 3",
         "masking.strategy=my.py:own",
         "must return a Segmenter, not int",
+SHORT = """
+import torch
+
+class Short(torch.nn.Module):
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.places = torch.nn.Embedding(128, n_tokens)
+
+    def forward(self, inputs, positions):
+        places = torch.arange(inputs.shape[1]).expand_as(inputs)
+        return self.places(places).flatten(0, 1)[positions]
+
+def own(c):
+    return Short(c.n_tokens)
+"""
     ),
     ("def own(x, y): return x.mean()", LOSS, "it must return losses [5], not []"),
     ("def own(x, y): return y * 1.0", LOSS, "its losses have no gradient"),
