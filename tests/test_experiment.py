@@ -18,7 +18,7 @@ from data.corpus import ENVIRONMENT_VARIABLE
 from experiment import main
 from model.labml_transformer import LabmlTransformer
 from runs.delivery import dashboard_address
-from runs.errors import InputError
+from runs.errors import InputError, StoppedError
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.conftest import (
@@ -30,6 +30,7 @@ from tests.conftest import (
     without_times,
     written,
 )
+from training.tracking import PlainDestination
 
 
 def words_for(folder, corpus, n_steps, **keys):
@@ -275,6 +276,15 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(
     assert re.fullmatch(
         r"experiment\.py: .*File too large.*\n", capsys.readouterr().err
     )
+
+
+def test_a_full_disk_below_the_output_is_not_named_as_that_of_the_run(monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with one_line(StoppedError, "cannot write the output"):
+            PlainDestination().log(["a line"], is_new_line=True, is_reset=False)
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 @pytest.mark.parametrize(

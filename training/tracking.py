@@ -25,6 +25,7 @@ from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
 from runs.delivery import Delivery, Uploader, dashboard_address
+from runs.errors import StoppedError
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.terminal import printable
@@ -44,7 +45,13 @@ class PlainDestination(Destination):
     def log(self, parts: Sequence[Any], *, is_new_line: bool, is_reset: bool) -> None:
         text = "".join(part if isinstance(part, str) else part[0] for part in parts)
         if is_new_line and text.strip():
-            print(text.strip("\n"), flush=True)
+            try:
+                print(text.strip("\n"), flush=True)
+            except BrokenPipeError:  # `head` stops reading early
+                raise
+            except OSError as error:  # not one of the run's files
+                message = f"cannot write the output ({error.strerror}): redirect it"
+                raise StoppedError(message) from error
 
 
 def prepare(
