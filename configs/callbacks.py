@@ -22,7 +22,7 @@ from training.callbacks.any_order_bound import AnyOrderBound
 from training.callbacks.callback import Callback
 from training.callbacks.compiler import Compiler
 from training.callbacks.data_waiting import DataWaiting
-from training.callbacks.health_checks import HealthChecks
+from training.callbacks.health_checks import MASKED_BY, HealthChecks
 from training.callbacks.knobs import KnobPanel
 from training.callbacks.pair_accuracy import PairAccuracy
 from training.callbacks.per_character import PerCharacter
@@ -63,11 +63,13 @@ def callbacks_of(
     callbacks.append(
         in_all_processes(KnobPanel)(tracker.wanted_knobs if tracker else None)
     )
-    callbacks.append(HealthChecks(losses["unigram"]))
+    masked_by = f"data.batches={c.data.batches}" if c.data.batches else MASKED_BY
+    callbacks.append(HealthChecks(losses["unigram"], masked_by))
     callbacks.append(WeightNorm())
     callbacks.append(ShareOfPeak(n_started()))
 
-    if isinstance(c.data.training_windows, Prefetched):
+    # a source of the user draws no windows of Folio's
+    if not c.data.batches and isinstance(c.data.training_windows, Prefetched):
         callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))

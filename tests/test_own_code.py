@@ -164,6 +164,14 @@ def test_the_strategy_of_the_docs_that_learns_is_saved_and_restored(folder, sent
     _, before = segmenter(offsets, generator, 0.0)
     segmenter.observe(offsets[0], torch.ones(32))
     _, after = segmenter(offsets, generator, 0.0)
+def test_a_source_of_batches_needs_no_windows_of_the_text(folder, sentences):
+    written(folder / "my.py", examples("docs/own_code.md", "class Lines"))
+    short = written(folder / "short.txt", sentences[:3_000])
+    stages = "training.stages=[{until: 1, seq_len: 4096}]"
+    keys = ["data.batches=my.py:lines", f"data.corpus={short}", stages]
+    train(folder, *keys, "training.chars_per_step=4096")
+
+
     assert not torch.equal(after, before)
 
     resumed.load_state_dict(segmenter.state_dict())

@@ -126,6 +126,7 @@ def test_many_ignored_labels_are_warned_about_once():
     (line,) = warnings_after(few, few, many, many)
 
     assert "2% of the selected positions have no label" in line
+    assert "masking.strategy" in line
 
 
 def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):

@@ -22,6 +22,7 @@ STEPS_BETWEEN_CHECKS = (
     64  # for skipped steps, on devices where reading their number synchronizes
 )
 IGNORED_SHARE = 0.01
+MASKED_BY = "masking.strategy, masking.no_mask_tokens, masking.masking_prob"
 PLATEAU_EVALUATIONS = 3
 PLATEAU_CHARS = 1_000_000  # before that, a healthy model may be near the unigram loss
 PLATEAU_NATS = 0.25
@@ -51,12 +52,11 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
         )
 
 
-def check_row(row: Row) -> None:
+def check_row(row: Row, masked_by: str = MASKED_BY) -> None:
     """Raise HealthCheckError if a loss is infinite or NaN, or if no character was masked."""
     if row.get("ignored_labels") == 1:
         raise HealthCheckError(
-            "no character was masked since the last evaluation: the masking strategy gives every character the weight"
-            " 0, or masking.no_mask_tokens excludes them all"
+            f"no character was masked since the last evaluation: check {masked_by}"
         )
 
     if not (math.isfinite(row["loss.train"]) and math.isfinite(row["loss.valid"])):
@@ -86,9 +86,11 @@ class HealthChecks(Callback):
 
     name = "health"
 
-    def __init__(self, unigram: float):
-        """`unigram` is the loss (nats) of predicting each token by its frequency."""
+    def __init__(self, unigram: float, masked_by: str = MASKED_BY):
+        """`unigram` is the loss (nats) of predicting each token by its frequency; `masked_by` are the
+        keys that decide what is masked."""
         self.unigram = unigram
+        self.masked_by = masked_by
         self.given: list[str] = []  # the names of the warnings so far
         self.n_near_unigram = 0  # evaluations in a row
 
@@ -101,7 +103,7 @@ class HealthChecks(Callback):
         check_skipped_steps(
             trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"]
         )
-        check_row(row)
+        check_row(row, self.masked_by)
 
     def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         self.n_near_unigram += 1
@@ -112,7 +114,7 @@ class HealthChecks(Callback):
                 trainer,
                 "ignored labels",
                 f"{row['ignored_labels']:.0%} of the selected positions have no label, because windows have too few"
-                " characters that may be masked: check masking.strategy, masking.no_mask_tokens, masking.masking_prob",
+                f" characters that may be masked: check {self.masked_by}",
             )
 
         if self.n_near_unigram >= PLATEAU_EVALUATIONS and row["chars"] >= PLATEAU_CHARS:
