@@ -97,9 +97,9 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
                 command.overridden,
                 torchrun_id(),
             )
-            keep(run, command.values, OWN_CODE)
             if command.plan:
                 run.save_plan(command.plan)
+        keep(run, command.values, OWN_CODE)
         return train(run, trainer, tracker, began)
 
 

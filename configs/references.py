@@ -24,7 +24,21 @@ from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
 LARGEST = 1_000_000  # bytes of a file
-FOLIO = {path.parent.name for path in ROOT.glob("*/__init__.py")}  # its packages
+FOLIO = {
+    "auditing",
+    "benchmarks",
+    "board",
+    "configs",
+    "data",
+    "distributed",
+    "model",
+    "planning",
+    "runs",
+    "tests",
+    "trained",
+    "training",
+    "writing",
+}  # its packages
 
 _modules: dict[Path, ModuleType] = {}
 _neighbors: dict[
@@ -217,7 +231,8 @@ def line_of(error: BaseException) -> str | None:
 
 
 def keep(run: RunFolder, values: dict[str, Any], keys: list[str]) -> None:
-    """Write a copy of the files that the values name, and of what these import, into the run."""
+    """Write a copy of the files that the values name, and of what these import, into the run. A
+    resumed run has some already."""
     folders: list[Path] = []
 
     def note(_: str, path: Path) -> Path:
@@ -226,15 +241,16 @@ def keep(run: RunFolder, values: dict[str, Any], keys: list[str]) -> None:
         return path
 
     replaced(values, keys, note)
-    copies = {}
-    for number, folder in enumerate(folders):
-        for path, content in _sources.items():
-            if folder in path.parents:
-                copies[path] = (
-                    f"{number}/{path.relative_to(folder).as_posix()}",
-                    content,
-                )
-    run.save_code(copies)
+    number = len([*run.code_path.glob("*/")])
+    for folder in folders:
+        files = {
+            path: content
+            for path, content in _sources.items()
+            if folder in path.parents and run.code_path.resolve() not in path.parents
+        }
+        if any(str(path) not in run.code() for path in files):
+            run.save_code(str(number), folder, files)
+            number += 1
 
 
 def unchanged_or_copied(

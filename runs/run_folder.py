@@ -248,19 +248,17 @@ class RunFolder:
         )
         return checked(content, schema, str(self.vocabulary_path))
 
-    def save_code(self, files: Mapping[Path, tuple[str, bytes]]) -> None:
-        """Write copies of the user's own files; `files` has the name and the content of each copy."""
-        facts = {}
-        for path, (name, content) in files.items():
-            (self.code_path / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.code_path / name, content)
-            facts[str(path)] = {
-                "copy": name,
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
+    def save_code(self, name: str, folder: Path, files: Mapping[Path, bytes]) -> None:
+        """Write copies of the user's own files, with this content and in this folder, into the folder
+        `name`. An earlier copy of a file stays the one that counts."""
+        facts = self.code()
+        for path, content in files.items():
+            copy = Path(name) / path.relative_to(folder)
+            write_atomically(self.code_path / copy, content)
+            sha256 = hashlib.sha256(content).hexdigest()
+            facts.setdefault(str(path), {"copy": copy.as_posix(), "sha256": sha256})
 
-        if facts:
-            write_json(self.code_path / "files.json", facts, indent=1)
+        write_json(self.code_path / "files.json", facts, indent=1)
 
     def code(self) -> dict[str, dict[str, str]]:
         """The name and the SHA-256 of the copy of each of the user's own files."""

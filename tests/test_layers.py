@@ -10,6 +10,7 @@ from importlib.util import resolve_name
 
 import pytest
 
+from configs.references import FOLIO
 from runs.files import ROOT
 
 LINES_PER_FUNCTION = 60
@@ -142,6 +143,10 @@ def graph():
 def test_modules_import_only_the_layers_below_them(graph, check):
     """Only a few import labml, and none import each other in a cycle."""
     assert list(check(graph)) == []
+
+
+def test_the_packages_that_a_run_keeps_no_copies_of_are_folios():
+    assert PACKAGES | {"auditing", "tests"} == FOLIO
 
 
 def test_runs_needs_few_other_packages(graph):

@@ -1,5 +1,6 @@
 """The examples of the docs, in a file outside of the repository: they train, resume and predict."""
 
+import hashlib
 import re
 import sys
 
@@ -89,6 +90,7 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(
     assert "before" in output.out.split()
     assert f"{neighbor} has changed since the run began" in output.err
     assert run.config()["objective.loss"] == f"{own}:FocalLoss"
+    assert run.corpus()["name"] == f"{own}:documents"
 
     # and they move with it
     own.unlink()
@@ -100,6 +102,27 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(
     assert "before" in output.out.split()
     assert f"{own} is missing since the run began" in output.err
     assert find_run("last", folder / "new").metrics()[-1]["step"] == 2
+
+
+def test_a_callback_that_is_added_on_resume_is_kept(folder, text_file):
+    own = written(folder / "my.py", SAYS)
+    neighbor = written(folder / "words.py", "SAID = 'before'\n")
+    run = train(folder, "callbacks=[my.py:Says]", f"data.corpus={text_file}")
+    earlier = run.code()
+
+    (folder / "more").mkdir()
+    more = written(
+        folder / "more" / "more.py", "class More:\n    def end(self, trainer): pass\n"
+    )
+    words = ["callbacks=[my.py:Says, more/more.py:More]", "training.max_steps=4"]
+    assert experiment.main(["--resume", str(run.path), *words]) == 0
+
+    copies = run.code()
+    assert earlier.keys() == {str(own), str(neighbor)}
+    assert copies.items() > earlier.items()
+    assert (run.code_path / copies[str(more)]["copy"]).read_bytes() == more.read_bytes()
+    digest = hashlib.sha256(more.read_bytes()).hexdigest()
+    assert copies[str(more)]["sha256"] == digest
 
 
 HUGGING_FACE = """

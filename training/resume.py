@@ -151,7 +151,7 @@ def resume(
         leftover.unlink()
 
     record(run, trainer.step, values)
-    run.save_corpus(corpus.name, corpus.sha256)
+    run.save_corpus(values["data.corpus"], corpus.sha256)
     print(
         f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training",
         flush=True,
