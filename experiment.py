@@ -14,7 +14,7 @@ from configs.command_line.command import OWN_CODE, Command, parse, run_seeds
 from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import exit_code
 from configs.experiment import Configs, configs_of
-from configs.references import keep, with_originals
+from configs.references import keep, stopping_at_the_line, with_originals
 from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -174,6 +174,7 @@ def train(run: RunFolder, trainer: "Trainer", tracker: "Tracking", began: float)
                 run, lambda: trainer.step, gpu_uuid(trainer.clock.device)
             ),
             naming_lost_processes(),
+            stopping_at_the_line(),
         ):
             trainer.train()
     except BrokenPipeError:  # of the printed lines

@@ -31,10 +31,14 @@ from data.text.sources import CorpusError
 from data.tokens.choose import load_vocabulary
 from data.tokens.custom import CustomVocabulary
 from data.vocabulary import MASK, PAD, Vocabulary
+from runs.errors import StoppedError
 from runs.run_folder import RunFolder
-from training.callbacks.callback import Callback
+from training.callbacks.callback import Callback, Row
 from training.evaluation import evaluating
+from training.loop import Trainer
 from training.objective import Loss, MaskedObjective
+
+SOURCE = {"draw": 4, "state_dict": 0, "load_state_dict": 1}  # methods, and arguments
 
 
 def register(values: Mapping[str, Any]) -> None:
@@ -165,13 +169,14 @@ def own_batches(c: Any, objective: MaskedObjective) -> BatchSource:
         stage.seq_len * c.training.grad_accum_steps
     )
     shape = (batch_size, stage.seq_len)
+    if not all(hasattr(source, method) for method in SOURCE):
+        kind = type(source).__name__
+        raise own.error(
+            f"it must return an object with {', '.join(SOURCE)}, not {kind}"
+        )
     contract = f"{own}: its draw{(*shape, stage.masking_prob, 0.0)} must return a Batch"
     with naming_the_line(contract):
-        for method, n_arguments in {
-            "draw": 4,
-            "state_dict": 0,
-            "load_state_dict": 1,
-        }.items():
+        for method, n_arguments in SOURCE.items():
             own.check_signature(getattr(source, method), n_arguments, method)
         before = deepcopy(source.state_dict())
         batch = source.draw(*shape, stage.masking_prob, 0.0)
@@ -198,7 +203,26 @@ def own_callback(reference: str) -> Callback:
         n_arguments = getattr(Callback, name).__code__.co_argcount
         own.check_signature(getattr(own.value, name), n_arguments, name)
     # adds the hooks that it lacks
-    return replace(own, value=type(own.name, (own.value, Callback), {}))()
+    hooks = {"measured": checked(own)} if "measured" in given else {}
+    return replace(own, value=type(own.name, (own.value, Callback), hooks))()
+
+
+def checked(own: OwnCode) -> Callable[..., None]:
+    """The hook `measured` of a user's callback, which may add only what a row can hold."""
+
+    def measured(self: Callback, trainer: Trainer, row: Row, evaluation: Any) -> None:
+        before = dict(row)
+        own.value.measured(self, trainer, row, evaluation)
+        for name, value in row.items():
+            if before.get(name) is not value and not isinstance(
+                value, float | int | str
+            ):
+                kind = type(value).__name__
+                raise StoppedError(
+                    f"{own}: {name} must be a number or a string, not {kind}"
+                )
+
+    return measured
 
 
 def own_task(reference: str, use: str) -> Task:

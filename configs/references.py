@@ -11,14 +11,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from configs.branch import is_reference
 from configs.keys import ConfigError, did_you_mean
-from runs.errors import InputError
+from configs.memory import is_out_of_memory
+from runs.errors import InputError, StoppedError
 from runs.files import ROOT
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
@@ -92,7 +93,7 @@ class OwnCode:
     key: str
     path: Path
     name: str
-    value: Any
+    value: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it. Raises ConfigError with the user's line for any error."""
@@ -138,14 +139,15 @@ class OwnCode:
 def load(key: str, reference: str) -> OwnCode:
     """The function or class that a key names. Raises ConfigError."""
     path, name = path_and_name(reference)
-    path = absolute(key, path)
-    with naming_the_line(f"{key}={path}"):
-        names = vars(_module(path))
+    own = OwnCode(key, absolute(key, path), name)
+    with naming_the_line(str(own)):
+        names = vars(_module(own.path))
     if name not in names:
-        raise ConfigError(f"{key}: {path} has no {name}{did_you_mean(name, names)}")
+        raise own.error(f"the file has no {name}{did_you_mean(name, names)}")
     if not callable(names[name]):
-        raise ConfigError(f"{key}: {name} in {path} is neither a function nor a class")
-    return OwnCode(key, path, name, names[name])
+        kind = type(names[name]).__name__
+        raise own.error(f"it must be a function or a class, not {kind}")
+    return replace(own, value=names[name])
 
 
 def _module(path: Path) -> ModuleType:
@@ -222,12 +224,28 @@ def line_of(error: BaseException) -> str | None:
     else:
         frames = traceback.extract_tb(error.__traceback__)
         places = [(frame.filename, frame.lineno) for frame in reversed(frames)]
+    if isinstance(error, AttributeError):
+        message = f"{error}{did_you_mean(error.name or '', dir(error.obj))}"
     for file, number in places:
         if Path(file) in _sources:
             return (
                 f"{Path(file).name}, line {number}: {type(error).__name__}: {message}"
             )
     return None
+
+
+@contextmanager
+def stopping_at_the_line() -> Iterator[None]:
+    """Raises StoppedError with the user's line for an error of the user's code."""
+    try:
+        yield
+    except (InputError, StoppedError, BrokenPipeError):
+        raise
+    except Exception as error:
+        line = None if is_out_of_memory(error) else line_of(error)
+        if line is None:
+            raise
+        raise StoppedError(line) from error
 
 
 def keep(run: RunFolder, values: dict[str, Any], keys: list[str]) -> None:

@@ -17,7 +17,7 @@ from configs.references import is_of_user, load
 from data.tasks.task import REPORT
 from runs.files import ROOT
 from runs.find import find_run
-from tests.conftest import config_file, one_line, written
+from tests.conftest import config_file, one_line, only_run, written
 from trained.load import load_trained
 from trained.named_tasks import tasks_named
 
@@ -164,6 +164,14 @@ def test_a_source_of_batches_resumes_and_a_model_that_has_an_export_is_exported(
     assert (exported / "model.safetensors").exists()
 
 
+def test_a_source_of_batches_needs_no_windows_of_the_text(folder, sentences):
+    written(folder / "my.py", examples("docs/own_code.md", "class Lines"))
+    short = written(folder / "short.txt", sentences[:3_000])
+    stages = "training.stages=[{until: 1, seq_len: 4096}]"
+    keys = ["data.batches=my.py:lines", f"data.corpus={short}", stages]
+    train(folder, *keys, "training.chars_per_step=4096")
+
+
 def test_the_examples_of_the_readme_train_with_strategies_of_the_docs(
     folder, text_file
 ):
@@ -187,14 +195,6 @@ def test_the_strategy_of_the_docs_that_learns_is_saved_and_restored(folder, sent
     _, before = segmenter(offsets, generator, 0.0)
     segmenter.observe(offsets[0], torch.ones(32))
     _, after = segmenter(offsets, generator, 0.0)
-def test_a_source_of_batches_needs_no_windows_of_the_text(folder, sentences):
-    written(folder / "my.py", examples("docs/own_code.md", "class Lines"))
-    short = written(folder / "short.txt", sentences[:3_000])
-    stages = "training.stages=[{until: 1, seq_len: 4096}]"
-    keys = ["data.batches=my.py:lines", f"data.corpus={short}", stages]
-    train(folder, *keys, "training.chars_per_step=4096")
-
-
     assert not torch.equal(after, before)
 
     resumed.load_state_dict(segmenter.state_dict())
@@ -223,6 +223,21 @@ class Model(torch.nn.Module):
 def own(c):
     return Model()
 """
+SHORT = """
+import torch
+
+class Short(torch.nn.Module):
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.places = torch.nn.Embedding(128, n_tokens)
+
+    def forward(self, inputs, positions):
+        places = torch.arange(inputs.shape[1]).expand_as(inputs)
+        return self.places(places).flatten(0, 1)[positions]
+
+def own(c):
+    return Short(c.n_tokens)
+"""
 SOURCE = """
 class Source:
     def draw(self, batch_size, seq_len, masking_prob, progress): return 5
@@ -235,10 +250,11 @@ MODEL_KEY = "model.architecture=my.py:own"
 LOSS = "objective.loss=my.py:own"
 CALLBACK = "callbacks=[my.py:own]"
 CORPUS = "data.corpus=my.py:own"
+BATCHES = "data.batches=my.py:own"
 WRONG = [
     ("", "model.architecture=nowhere.py:own", "cannot read nowhere.py (No such file)"),
     ("def owm(c): pass", MODEL_KEY, "has no own: did you mean owm?"),
-    ("own = 5", MODEL_KEY, "neither a function nor a class"),
+    ("own = 5", MODEL_KEY, "my.py:own: it must be a function or a class, not int"),
     ("\n\ndef own(:", MODEL_KEY, "my.py, line 3: SyntaxError"),
     ("import nothing_of_this_name", CALLBACK, "my.py, line 1: ModuleNotFoundError"),
     ("def own(): pass", MODEL_KEY, "must take 1 argument"),
@@ -256,21 +272,6 @@ WRONG = [
         "def own(text): return 3",
         "masking.strategy=my.py:own",
         "must return a Segmenter, not int",
-SHORT = """
-import torch
-
-class Short(torch.nn.Module):
-    def __init__(self, n_tokens):
-        super().__init__()
-        self.places = torch.nn.Embedding(128, n_tokens)
-
-    def forward(self, inputs, positions):
-        places = torch.arange(inputs.shape[1]).expand_as(inputs)
-        return self.places(places).flatten(0, 1)[positions]
-
-def own(c):
-    return Short(c.n_tokens)
-"""
     ),
     ("def own(x, y): return x.mean()", LOSS, "it must return losses [5], not []"),
     ("def own(x, y): return y * 1.0", LOSS, "its losses have no gradient"),
@@ -282,12 +283,9 @@ def own(c):
     ),
     ("def own(): return 5", CORPUS, "it must return strings"),
     ("def own(): yield 5", CORPUS, "document 1 is not a string"),
-    (
-        "def own(c): return 3",
-        "data.batches=my.py:own",
-        "'int' object has no attribute 'draw'",
-    ),
-    (SOURCE, "data.batches=my.py:own", "it must return a data.batch.Batch"),
+    ("own = iter('ab')", CORPUS, "must be a function or a class, not str_"),
+    ("def own(c): yield 5", BATCHES, "an object with draw, state_dict, load_state"),
+    (SOURCE, BATCHES, "it must return a data.batch.Batch"),
     ("def own(trainer): pass", CALLBACK, "it must be a class"),
     (
         "class own:\n    def evaluted(self): pass",
@@ -333,22 +331,60 @@ def test_batches_that_the_model_cannot_read_are_one_line(
     assert reason in line
 
 
-def test_an_error_in_training_names_the_line_of_the_user(
-    folder, text_file, monkeypatch, capsys
+NO_LABELS = """
+import torch
+from data.batch import IGNORED_LABEL, Batch
+
+class own:
+    def __init__(self, c): pass
+    def draw(self, batch_size, seq_len, masking_prob, progress):
+        inputs = torch.zeros(batch_size, seq_len, dtype=torch.int64)
+        positions = torch.arange(3)
+        return Batch(inputs, positions, torch.full_like(positions, IGNORED_LABEL))
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+"""
+ROW = """
+class own:
+    def measured(self, trainer, row, evaluation): row["mine"] = {1}
+"""
+STATE = """
+class own:
+    name = "counter"
+    def state_dict(self): return {"seen": [{1}]}
+"""
+ENDS = "class own:\n    def begin(self, trainer):\n        1 / 0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "word", "message"),
+    [
+        (ENDS, CALLBACK, "my.py, line 3: ZeroDivisionError: division by zero"),
+        (ROW, CALLBACK, "my.py:own: mine must be a number or a string, not set"),
+        (STATE, CALLBACK, "cannot save state/callbacks/counter/seen/0: it is a set"),
+        (NO_LABELS, BATCHES, "my.py:own"),
+    ],
+)
+def test_an_error_in_training_is_one_line_in_the_log_too(
+    folder, text_file, monkeypatch, capsys, content, word, message
 ):
-    written(
-        folder / "my.py", "class Fails:\n    def begin(self, trainer):\n        1 / 0\n"
-    )
-    config = config_file(folder, {"data.corpus": text_file})
-    words = ["experiment.py", "--config", config, "callbacks=[my.py:Fails]"]
+    written(folder / "my.py", content)
+    keys = {
+        "data.corpus": text_file,
+        "training.max_steps": 1,
+        "training.evaluations": 1,
+    }
+    words = ["experiment.py", "--config", config_file(folder, keys), word]
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     with pytest.raises(SystemExit, match=r"^1$"):
         run_main(experiment.main)
-    line = (
-        "experiment.py: stopped: my.py, line 3: ZeroDivisionError: division by zero\n"
-    )
-    assert capsys.readouterr().err == line
+
+    line = capsys.readouterr().err
+    run = only_run(folder / "logs")
+    assert line == f"experiment.py: stopped: {run.status()['details']}\n"
+    assert message in line
+    assert run.log_path.read_text().splitlines()[-1] in line
 
 
 def test_packages_of_an_environment_and_of_folio_are_not_kept(

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from runs.errors import InputError
+from runs.errors import InputError, StoppedError
 from runs.files import flush, write_atomically
 from runs.schema import checked
 
@@ -64,7 +64,7 @@ class Content(NamedTuple):
         cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]
     ) -> "Content":
         """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples
-        become lists."""
+        become lists. Raises StoppedError, which names its place, for anything else."""
         tensors = dict(weights)
         text = json.dumps(_packed({**state, "format": FORMAT}, tensors, "state"))
         return cls(
@@ -230,6 +230,8 @@ def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
             isinstance(key, str) and not key.startswith("$") for key in items
         )
         return items if is_plain else {ITEMS: list(items.items())}
+    if value is not None and not isinstance(value, str | int | float):
+        raise StoppedError(f"cannot save {name}: it is a {type(value).__name__}")
     return value
 
 
