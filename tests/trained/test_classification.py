@@ -8,6 +8,7 @@ from scipy.sparse import random_array, vstack
 from sklearn.linear_model import LogisticRegression
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
+from tests.data.masking.helpers import generator
 from trained import classification, comparison
 from trained.baselines import in_few_dimensions
 from trained.classification import fine_tuned, probed
@@ -19,7 +20,7 @@ from trained.zero_shot import pseudo_log_likelihoods
 
 TEXTS = [("the cat sat", "a dog ran")[i % 2] + " on"[: i % 4] for i in range(40)]
 ANIMALS = ("cat", "dog")
-GENERATOR = torch.Generator().manual_seed(0)
+GENERATOR = generator()
 RATES = {"learning_rate": 1e-3, "table_learning_rate": 5e-3}
 FROZEN_TABLE = RATES | {"table_learning_rate": 0.0}
 
@@ -55,10 +56,11 @@ def of_equal_pairs(n):
 
 def of_nothing(n):
     """A task whose label is random."""
-    draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
-    examples = [
-        Example((TEXTS[i % 40] + " ",), "xy"[draw]) for i, draw in enumerate(draws)
-    ]
+    draws = torch.randint(2, (n,), generator=generator(1))
+    examples = []
+    for i, draw in enumerate(draws.tolist()):
+        examples.append(Example((TEXTS[i % 40] + " ",), "xy"[draw]))
+
     return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
@@ -110,9 +112,11 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind
     _, ids = units_of(with_ngrams, of_first_letter(40))
     together = scores_of(model, ids)
 
-    alone = torch.cat([scores_of(model, ids[i : i + n]) for i in range(0, len(ids), n)])
+    alone = []
+    for i in range(0, len(ids), n):
+        alone.append(scores_of(model, ids[i : i + n]))
 
-    assert torch.allclose(together, alone, atol=1e-5)
+    assert torch.allclose(together, torch.cat(alone), atol=1e-5)
 
 
 def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
@@ -125,10 +129,12 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
     def changed(tuned):
         weights = tuned.model.encoder.state_dict().items()
-        names = [
-            name for name, weight in weights if not torch.equal(before[name], weight)
-        ]
-        return {name.split(".")[0] for name in names}
+        parts = set()
+        for name, weight in weights:
+            if not torch.equal(before[name], weight):
+                parts.add(name.split(".")[0])
+
+        return parts
 
     def tuned(rates, seed):
         return fine_tuned(probe, ids, part.labels, **rates, n_steps=30, seed=seed)
@@ -149,9 +155,9 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
 def test_a_part_of_the_units_has_all_folds(monkeypatch):
     monkeypatch.setattr(classification, "MAX_COMPARED", 16)
-    generator = np.random.default_rng(0)
-    target = generator.integers(2, size=64)
-    features = np.stack([generator.normal(size=64), target], 1)
+    draws = np.random.default_rng(0)
+    target = draws.integers(2, size=64)
+    features = np.stack([draws.normal(size=64), target], 1)
     candidates = [(np.array([i]), 1.0) for i in (0, 1)]
 
     (columns, _), _ = classification.regression(
@@ -193,11 +199,9 @@ def test_few_dimensions_give_the_scores_of_all_features():
     test = random_array((30, 300), density=0.1, rng=30, format="csr")
 
     def scores(labelled, test):
-        return (
-            LogisticRegression(tol=1e-8)
-            .fit(labelled, np.arange(15) % 3)
-            .decision_function(test)
-        )
+        regression = LogisticRegression(tol=1e-8)
+        regression.fit(labelled, np.arange(15) % 3)
+        return regression.decision_function(test)
 
     fewer = in_few_dimensions(labelled, test)
 
@@ -260,10 +264,10 @@ def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
             for begin in range(t - width + 1, t + 1):
                 is_masked = (torch.arange(len(text)) - begin) % period < width
                 ids = text.masked_fill(is_masked, plain.vocabulary.mask_token)
-                logits = plain.model(ids[None], torch.tensor([t]))[
-                    0, : plain.vocabulary.n_ordinary
-                ]
-                expected += float(logits.double().log_softmax(0)[target]) / width
+                (logits,) = plain.model(ids[None], torch.tensor([t]))
+                of_ordinary = logits[: plain.vocabulary.n_ordinary].double()
+                log_prob = of_ordinary.log_softmax(0)[target]
+                expected += log_prob.item() / width
 
         assert total == pytest.approx(expected, abs=1e-4)
 
@@ -282,10 +286,11 @@ def test_characters_that_the_run_does_not_know_become_masks_and_are_scored(plain
 @pytest.mark.parametrize("kind", [TEXT, CHARACTER])
 def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
     ids = token_ids(["the cat", "a dog"] * 4, plain)
-    labels = [
-        torch.ones(len(text) if kind == CHARACTER else 1, dtype=torch.int64)
-        for text in ids
-    ]
+    labels = []
+    for text in ids:
+        n = len(text) if kind == CHARACTER else 1
+        labels.append(torch.ones(n, dtype=torch.int64))
+
     learned = probed(classifier(plain, 3, kind), ids, labels)
 
     assert scores_of(learned, ids).argmax(1).unique().tolist() == [1]
@@ -298,13 +303,13 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws):
 
     assert verdict(of_one_text, NGRAMS) == "no verdict"
 
-    generator = np.random.default_rng(0)
-
+    draws = np.random.default_rng(0)
     covered = 0
+
     for _ in range(1_000):
-        of_each_draw = generator.normal(0.5, of_draws, size=(5, 1))
-        of_texts = generator.normal(0, 0.3, size=100)
-        noise = generator.normal(0, 0.3, size=(5, 100))
+        of_each_draw = draws.normal(0.5, of_draws, size=(5, 1))
+        of_texts = draws.normal(0, 0.3, size=100)
+        noise = draws.normal(0, 0.3, size=(5, 100))
         gain = interval(of_each_draw + of_texts + noise, np.ones(100))
         covered += abs(gain["mean"] - 0.5) <= gain["margin"]
 
@@ -327,9 +332,11 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     start = classifier(with_ngrams)
     dtypes = set()
     start.d_model = d_model  # only the choice of the precision reads it here
-    start.output.register_forward_hook(
-        lambda module, inputs, output: dtypes.add(output.dtype)
-    )
+
+    def note_dtype(module, inputs, output):
+        dtypes.add(output.dtype)
+
+    start.output.register_forward_hook(note_dtype)
 
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
 

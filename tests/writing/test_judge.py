@@ -53,7 +53,8 @@ def test_cuts_are_the_fewest():
 
 def test_before_the_first_cut_the_losses_are_those_of_the_text():
     own = floor_ids(WORDS.write(90, 3)).view(10, 9)
-    texts = torch.cat([torch.randint(5, (20, 9), generator=generator()), own])
+    others = torch.randint(5, (20, 9), generator=generator())
+    texts = torch.cat([others, own])
     losses, is_cut = cut(FLOOR, texts)
 
     for end in range(1, 10):
@@ -91,9 +92,8 @@ def test_the_automatons_own_texts_have_its_entropy_rate():
 
 
 def test_impossible_texts_still_have_measures():
-    texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(
-        3, LENGTH
-    )
+    ids = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx")
+    texts = ids.view(3, LENGTH)
     measures = JUDGE.measures(texts)
 
     assert measures["impossible"] == pytest.approx(2 / 3)
@@ -107,7 +107,8 @@ def test_each_piece_counts_as_a_text():
     excess = 0.0
     for piece in ("abcabd", "c", "cabda"):
         losses, _ = cut(FLOOR, floor_ids(piece))
-        excess += (losses[0] - JUDGE.own_losses[: len(piece)]).sum().item()
+        own_losses = JUDGE.own_losses[: len(piece)]
+        excess += (losses[0] - own_losses).sum().item()
 
     measures = JUDGE.measures(VOCABULARY.encode("abcabdccabda")[None])
 

@@ -20,10 +20,9 @@ def test_it_is_the_posterior_of_the_floor_and_other_tokens_are_impossible():
     model = TruePosterior(random_automaton(0), VOCABULARY)
     probs = model(inputs).exp()
 
-    # 3 is its [MASK]
-    expected = model.floor.posteriors(
-        inputs.clamp(max=3), torch.ones(2, 4, dtype=torch.bool)
-    )
+    shown = inputs.clamp(max=3)  # 3 is the floor's [MASK]
+    everywhere = torch.ones(2, 4, dtype=torch.bool)
+    expected = model.floor.posteriors(shown, everywhere)
 
     torch.testing.assert_close(probs[:, :3], expected, rtol=0, atol=1e-12)
 

@@ -62,11 +62,12 @@ def test_units_hold_whole_words(name, kind):
     expected = of_words(STRATEGIES[name](CORPUS.training), len(CORPUS.training))
     _, offsets = vocabulary.text_of(ids, CORPUS.training)
     for match in WORD.finditer(CORPUS.training):
-        begin, end = torch.searchsorted(offsets, torch.tensor(match.span())).tolist()
-        assert len(set(units[begin:end].tolist())) == 1
-
+        span = torch.tensor(match.span())
+        begin, end = torch.searchsorted(offsets, span).tolist()
         text = vocabulary.decode(ids[begin:end])
+
         assert text.strip() == match[0]
+        assert len(units[begin:end].unique()) == 1
 
     assert torch.equal(units, expected[0][offsets])
     assert torch.equal(weights, expected[1][offsets])
@@ -114,13 +115,14 @@ def test_any_segmenter_gets_the_offsets_of_characters(monkeypatch, allowed):
 
 
 def test_segmenters_of_ours_are_kept():
-    words, char_of = units_of("the cat"), torch.tensor([0, 4, 5])
+    words = units_of("the cat")
+    char_of = torch.tensor([0, 4, 5])
+
     assert isinstance(on_tokens(Characters(), char_of), Characters)
 
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
-    mixed = on_tokens(
-        Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of
-    )
+    parts = {"a": Spans(words), "b": adaptive}
+    mixed = on_tokens(Mixture(parts, [(1.0, {"a": 1})]), char_of)
     mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
 
     assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
@@ -170,20 +172,19 @@ def test_windows_are_cut_as_the_whole_text_is(name):
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"adaptive"}))
 def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name):
-    units, weights = draw(
-        for_stored_text(STRATEGIES[name](STORED[:20_000]), STORED_IDS, CHARACTERS)
-    )
+    segmenter = STRATEGIES[name](STORED[:20_000])
+    units, weights = draw(for_stored_text(segmenter, STORED_IDS, CHARACTERS))
+
     assert units.shape == weights.shape == OFFSETS.shape
     assert weights.isfinite().all()
     assert (weights > 0).any(1).all()
 
 
 def test_what_needs_the_whole_text_is_refused_with_its_size():
-    without_rule = CorpusUnits(
-        torch.arange(len(STORED), dtype=torch.int32), torch.ones(len(STORED))
-    )
+    unit_of = torch.arange(len(STORED), dtype=torch.int32)
+    without_rule = CorpusUnits(unit_of, torch.ones(len(STORED)))
+    reason = r"needs the whole text in memory, at least .* MB"
+
     for refused in (STRATEGIES["adaptive"](STORED), without_rule):
-        with pytest.raises(
-            CorpusError, match=r"needs the whole text in memory, at least .* MB"
-        ):
+        with pytest.raises(CorpusError, match=reason):
             for_stored_text(refused, STORED_IDS, CHARACTERS)
