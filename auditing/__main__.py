@@ -68,7 +68,7 @@ def parser() -> Parser:
     formatter = argparse.RawDescriptionHelpFormatter
     whole = Parser(prog="folio-audit", description=__doc__, formatter_class=formatter)
     commands = whole.add_subparsers(
-        required=True, metavar="COMMAND", parser_class=Parser
+        required=True, metavar="masks|loader|pipeline", parser_class=Parser
     )
     masks = commands.add_parser(
         "masks", help="audit a masking function or data collator"
