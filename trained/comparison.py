@@ -120,7 +120,7 @@ def compare(
     sizes = {"labelled": n_labelled, "test": len(task.test), "draws": n_draws}
     print(
         f"{title}: {n_labelled} labelled of {n_pool}, {len(task.test)} for testing,"
-        f" {len(names)} labels, {n_draws} draws of labels",
+        f" {len(names)} labels, {n_draws} draw{'s' * (n_draws > 1)} of labels",
         flush=True,
     )
     print_unknown(trained, task)
