@@ -1,4 +1,4 @@
-"""Starts a run with the weights of another one, whose vocabulary may be smaller."""
+"""Starts a run with the weights of another one, whose vocabulary may be another."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,9 @@ from torch import nn
 from configs.command_line.command import SETTINGS, config_of
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
-from data.vocabulary import UNK, Vocabulary
+from data.tokens import SUBWORDS
+from data.tokens.subwords import SubwordVocabulary
+from data.vocabulary import Vocabulary
 from distributed.sharding import sharded_like, whole
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_checkpoint
@@ -23,9 +25,10 @@ def copy_weights(
 ) -> None:
     """Copy the best weights of `run` into the model of a new run with the keys `values`.
 
-    The rows of tokens that `run` did not have keep their initial weights. Raises ConfigError if the
-    keys of the models differ, or if the vocabulary lacks a token; CheckpointError if the weights
-    are damaged.
+    The row of a subword that `run` did not have starts at the mean of the subwords that it
+    replaces; those of other new tokens keep their initial weights. Raises ConfigError if the keys
+    of the models differ, or if the vocabulary lacks a character; CheckpointError if the weights are
+    damaged.
     """
     path = run.checkpoints / "best.safetensors"
     config = {key: setting.default for key, setting in SETTINGS.items()}
@@ -34,10 +37,13 @@ def copy_weights(
     old = vocabulary_of_run(run, config)
     check_fits(vocabulary, values, old, config, run.path.name)
 
-    before = [*old.ordinary, *old.special_tokens]
-    has_unknown = vocabulary.unknown_token is not None
-    rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
-    ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
+    kept = kept_tokens(vocabulary, old)
+    ids = torch.tensor(list(kept))
+    rows = torch.tensor(list(kept.values()))
+    replaced = {}
+    if isinstance(vocabulary, SubwordVocabulary) and isinstance(old, SubwordVocabulary):
+        replaced = replaced_tokens(vocabulary, old)
+
     state = model.state_dict()
     # one tensor at a time: none of several processes has the whole model
     for name, own in state.items():
@@ -57,12 +63,50 @@ def copy_weights(
             continue
         elif len(target) == vocabulary.n_tokens and len(weights[name]) == old.n_tokens:
             target[ids] = weights[name][rows].to(target.device)
+            for i, pieces in replaced.items():
+                target[i] = weights[name][pieces].mean(0).to(target.device)
         else:
             target.copy_(weights[name])
 
         state[name] = sharded_like(target, own)
 
     model.load_state_dict(state)
+
+
+def kept_tokens(vocabulary: Vocabulary, old: Vocabulary) -> dict[int, int]:
+    """The ids of the tokens that both vocabularies have, with those in the old one."""
+    ids = {}
+    old_ids = {token: i for i, token in enumerate([*old.ordinary, *old.special_tokens])}
+    for i, token in enumerate([*vocabulary.ordinary, *vocabulary.special_tokens]):
+        if token in old_ids:
+            ids[i] = old_ids[token]
+
+    return ids
+
+
+def replaced_tokens(
+    vocabulary: SubwordVocabulary, old: SubwordVocabulary
+) -> dict[int, list[int]]:
+    """The ids of new subwords, with those of the old ones that their text had."""
+    known = set(old.ordinary)
+    prefix = vocabulary.tokenizer["model"].get("continuing_subword_prefix") or ""
+    ids = {}
+    for i, token in enumerate(vocabulary.ordinary):
+        if token in known:
+            continue
+        text = vocabulary.surfaces[i].decode(errors="ignore")
+        pieces = [
+            piece for piece in old.encode(text).tolist() if piece < old.n_ordinary
+        ]
+        if not pieces:
+            continue
+        # the text is the middle of a word, which begins with another piece
+        inside = prefix + old.ordinary[pieces[0]]
+        if prefix and token.startswith(prefix) and inside in known:
+            pieces[0] = old.id_of(inside)
+        ids[i] = pieces
+
+    return ids
 
 
 def check_fits(
@@ -73,7 +117,7 @@ def check_fits(
     name: str,
 ) -> None:
     """Raise ConfigError if the keys of the new model differ from the `config` of the run `name`, or
-    if its vocabulary lacks a token of the `old` one."""
+    if its vocabulary lacks a character of the `old` one."""
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
         if is_shape and config[key] != values[key]:
@@ -81,15 +125,16 @@ def check_fits(
                 f"{key}={values[key]} differs from {name}, which has {config[key]}"
             )
 
+    may_differ = old.is_characters or old.tokens == SUBWORDS
     if old.tokens != vocabulary.tokens or (
-        not old.is_characters and old.ordinary != vocabulary.ordinary
+        not may_differ and old.ordinary != vocabulary.ordinary
     ):
         raise ConfigError(
             f"data.tokens={values['data.tokens']} differs from the tokens of {name}"
         )
 
     missing = set(old.ordinary) - set(vocabulary.ordinary)
-    if missing:
+    if missing and old.is_characters:
         raise ConfigError(
             f"the vocabulary lacks {sorted(missing)} of {name}: add them to data.extra_characters"
         )

@@ -8,11 +8,12 @@ import torch
 from configs.command_line.command import parse, resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
+from data.tokens.subwords import SubwordVocabulary, renumbered
 from experiment import main
 from runs.find import find_run
 from runs.run_folder import RunFolder
 from tests.conftest import TINY, configs_for, dotted, one_line, written
-from trained.initial_weights import copy_weights
+from trained.initial_weights import copy_weights, replaced_tokens
 
 
 def copied(new, old, **keys):
@@ -137,3 +138,58 @@ def test_weights_of_an_earlier_version_bring_their_ngrams(
     ids = old.configs.data.vocabulary.encode("the cat sat")[None]
 
     assert torch.equal(new.network.eval()(ids), old.configs.network.eval()(ids))
+
+
+@pytest.mark.parametrize("ngrams", [0, 2])
+def test_new_subwords_start_at_the_mean_of_those_that_they_replace(
+    train, tmp_path, ngrams
+):
+    keys = {"model__ngrams": ngrams, "data__tokens": "bpe:280"}
+    old = train(training__max_steps=3, **keys)
+    text = written(
+        tmp_path / "new.txt", "The cats sat on mats, why do birds sing? " * 300
+    )
+    keys |= {"data__tokens": "bpe:300"}
+    new = copied(configs_for(text, **keys), old.run, **keys)
+
+    before = old.configs.data.vocabulary
+    after = new.data.vocabulary
+    rows = {}
+    for name, weights in (("before", old.configs.network), ("after", new.network)):
+        rows[name] = weights.state_dict()["encoder.embedding.weight"]
+
+    n_new = 0
+    for i, token in enumerate(after.ordinary):
+        text = after.decode([i])
+        if token not in before.ordinary:
+            n_new += 1
+            pieces = rows["before"][before.encode(text)]
+            assert len(pieces) > 1
+            assert torch.allclose(rows["after"][i], pieces.mean(0))
+        else:
+            assert torch.equal(rows["after"][i], rows["before"][before.id_of(token)])
+
+    assert n_new > 10
+
+
+def test_the_middle_of_a_word_replaces_pieces_inside_words():
+    """In WordPiece, whose pieces inside words have other names."""
+
+    def vocabulary(*tokens):
+        vocab = {
+            token: i for i, token in enumerate(["[UNK]", "[PAD]", "[MASK]", *tokens])
+        }
+        model = {"type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]"}
+        model |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+        content = {
+            "added_tokens": [],
+            "model": model,
+            "pre_tokenizer": {"type": "WhitespaceSplit"},
+        }
+        return SubwordVocabulary(renumbered(content))
+
+    old = vocabulary("a", "b", "##a", "##b")
+    new = vocabulary("a", "b", "##a", "##b", "##ab", "ab")
+    replaced = replaced_tokens(new, old)
+
+    assert replaced == {4: [2, 3], 5: [0, 3]}
