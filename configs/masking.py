@@ -138,11 +138,15 @@ def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
 def segmenter_of(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
     """The segmenter of a strategy for the tokens of the training text."""
     data = c.root().data
-    if data.vocabulary.is_characters and not data.loaded.is_sample:
+    stays_on_disk = data.loaded.is_sample
+    if data.vocabulary.is_characters and not stays_on_disk:
         return strategy(data.loaded.training)
     from data.masking.token_units import for_tokens
 
-    return for_tokens(strategy, data.loaded, data.training_ids, data.vocabulary)
+    documents = data.stored_tokens.documents if stays_on_disk else None
+    return for_tokens(
+        strategy, data.loaded, data.training_ids, data.vocabulary, documents
+    )
 
 
 def _register(name: str) -> None:

@@ -25,8 +25,11 @@ class MaskedWindows:
     ) -> Batch:
         """A batch of masked windows, `[batch_size, seq_len]`."""
         drawn = self.windows.draw(batch_size, seq_len)
-        batch = self.masker(drawn.tokens, drawn.offsets, masking_prob, progress)
-        return batch._replace(attention_mask=drawn.attention_mask, extras=drawn.extras)
+        documents = drawn.attention_mask
+        batch = self.masker(
+            drawn.tokens, drawn.offsets, masking_prob, progress, documents
+        )
+        return batch._replace(attention_mask=documents, extras=drawn.extras)
 
     @property
     def learns(self) -> bool:

@@ -53,9 +53,12 @@ class Masker:
         offsets: torch.Tensor,
         masking_prob: float,
         progress: float = 0.0,
+        documents: torch.Tensor | None = None,
     ) -> Batch:
         """Mask windows of `tokens` at `offsets` of the training text, both `[batch, seq_len]`.
         `progress` is the share of the training budget that is spent; mixtures may change with it.
+        `documents` `[batch, seq_len]` are the numbers of the tokens' documents, 0 at padding: no
+        unit crosses a border, and a window with padding has fewer labels.
         """
         batch_size, seq_len = tokens.shape
         n_masked = n_masked_in(seq_len, masking_prob)
@@ -66,17 +69,28 @@ class Masker:
             offsets
         )  # each [batch, seq_len]
 
+        if documents is not None:
+            # neighbors with the same number are one unit
+            units = units.long() * (seq_len + 1) + documents
+
         # Select the n_masked columns of each window whose units have the earliest random times.
         selectable = (
             ~torch.isin(tokens, self.no_mask_tokens)
             if len(self.no_mask_tokens)
             else None
         )
+        if documents is not None:
+            is_text = documents != 0
+            selectable = is_text if selectable is None else selectable & is_text
         order, times = sampling_order(units, weights, selection_draws, selectable)
         columns = order[:, :n_masked]
         is_selected = times[
             :, :n_masked
         ].isfinite()  # False if the window had none left
+        if documents is not None:
+            share = is_text.sum(1, keepdim=True) / seq_len
+            rank = torch.arange(n_masked, device=tokens.device)
+            is_selected &= rank < (share * n_masked).round().clamp(min=1)
 
         # Replace the characters there.
         if self.corrupt_units:

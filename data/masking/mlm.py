@@ -70,8 +70,10 @@ class IndependentMasker:
         offsets: torch.Tensor,
         masking_prob: float,
         progress: float = 0.0,
+        documents: torch.Tensor | None = None,
     ) -> Batch:
-        """Mask windows as `Masker` does; `mlm` keeps the rate."""
+        """Mask windows as `Masker` does; `mlm` keeps the rate, and selects single tokens, none of
+        them padding."""
         self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()

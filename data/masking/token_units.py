@@ -2,6 +2,7 @@
 the disk."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,11 +19,17 @@ MARGIN = (
 
 
 def for_tokens(
-    strategy: Strategy, corpus: Corpus, ids: torch.Tensor, vocabulary: Vocabulary
+    strategy: Strategy,
+    corpus: Corpus,
+    ids: torch.Tensor,
+    vocabulary: Vocabulary,
+    documents: torch.Tensor | None = None,
 ) -> Segmenter:
-    """The segmenter of a strategy for the tokens `ids` `[n]` of the training text."""
-    if corpus.is_sample:
-        return for_stored_text(strategy(corpus.training), ids, vocabulary)
+    """The segmenter of a strategy for the tokens `ids` `[n]` of the training text. `documents` `[n]`
+    are the ascending offsets at which the documents of a text on the disk end."""
+    if documents is not None:
+        segmenter = strategy(corpus.training)
+        return for_stored_text(segmenter, ids, vocabulary, documents.numpy())
     text, offsets = vocabulary.text_of(ids, corpus.training)
     return strategy(text) if offsets is None else on_tokens(strategy(text), offsets)
 
@@ -73,57 +80,83 @@ class OnTokens(Segmenter):
 
 
 class WindowUnits(Segmenter):
-    """Units that a rule cuts in each window and a margin around it."""
+    """Units that a rule cuts in each piece of a window and a margin around it, inside of its
+    document."""
 
-    def __init__(self, rule: Rule, ids: torch.Tensor, vocabulary: Vocabulary):
-        """`ids` `[n]` are the training text; they stay where they are."""
+    def __init__(
+        self,
+        rule: Rule,
+        ids: torch.Tensor,
+        vocabulary: Vocabulary,
+        documents: np.ndarray,
+    ):
+        """`ids` `[n]` are the training text; they stay where they are. `documents` `[n_documents]`
+        are the ascending offsets at which documents end."""
         self.rule = rule
         self.text = ids.numpy()
         self.vocabulary = vocabulary
+        self.documents = documents
 
     def __call__(
         self, offsets: torch.Tensor, generator: torch.Generator, progress: float
     ) -> Units:
-        cut = [self._cut(window) for window in offsets.cpu().numpy()]
-        units, weights = (
-            torch.from_numpy(np.stack(part)).to(offsets.device)
-            for part in zip(*cut, strict=True)
+        shape = offsets.shape
+        at = offsets.cpu().numpy().ravel()
+        documents = np.searchsorted(self.documents, at, side="right")
+        # a special token may repeat the offset of its neighbor
+        begins = (np.diff(at) >> 1 != 0) | (np.diff(documents) != 0)
+        begins[shape[1] - 1 :: shape[1]] = True
+        borders = [0, *(np.flatnonzero(begins) + 1).tolist(), len(at)]
+        n_units = 0
+        units = np.empty(len(at), np.int64)
+        weights = np.ones(len(at), np.float32)
+        for begin, end in pairwise(borders):
+            piece = slice(begin, end)
+            of_piece, weights_of_piece = self._cut(at[piece], documents[begin])
+            units[piece] = n_units + of_piece
+            n_units = int(units[end - 1]) + 1  # so that pieces share no unit
+            if weights_of_piece is not None:
+                weights[piece] = weights_of_piece
+        return (
+            torch.from_numpy(units).view(shape).to(offsets.device),
+            torch.from_numpy(weights).view(shape).to(offsets.device),
         )
-        return units, weights
 
-    def _cut(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The unit and the weight of each token of a window, whose `offsets` are close to each
-        other."""
-        begin = max(0, int(offsets.min()) - MARGIN)
-        ids = torch.from_numpy(
-            self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64)
-        )
-        text, char_of_token = self.vocabulary.text_of(ids)
+    def _cut(
+        self, offsets: np.ndarray, document: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The unit of each token of a piece of a document, from 0 on, and its weight, if it is not
+        1."""
+        first, end = int(offsets[0]), int(offsets[-1]) + 1
+        lowest = int(self.documents[document - 1]) if document else 0
+        highest = int(self.documents[document])
+        begin = max(lowest, first - MARGIN)
+        ids = self.text[begin : min(highest, end + MARGIN)].astype(np.int64)
+        text, char_of_token = self.vocabulary.text_of(torch.from_numpy(ids))
         pieces, weights = self.rule(text)
-        unit_of_char = np.repeat(
-            np.arange(len(pieces)), [len(piece) for piece in pieces]
-        )
-        unit_of_token = (
-            unit_of_char
-            if char_of_token is None
-            else unit_of_char[char_of_token.numpy()]
-        )
+        lengths = [len(piece) for piece in pieces]
+        unit_of_char = np.repeat(np.arange(len(pieces)), lengths)
+        unit_of_token = unit_of_char
+        if char_of_token is not None:
+            unit_of_token = unit_of_char[char_of_token.numpy()]
         units = unit_of_token[offsets - begin]
-        return units, np.ones(
-            len(units), np.float32
-        ) if weights is None else np.asarray(weights, np.float32)[units]
+        of_units = None if weights is None else np.asarray(weights, np.float32)[units]
+        return units - units[0], of_units
 
 
 def for_stored_text(
-    segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabulary
+    segmenter: Segmenter,
+    ids: torch.Tensor,
+    vocabulary: Vocabulary,
+    documents: np.ndarray,
 ) -> Segmenter:
     """A segmenter that cuts the windows of `ids` `[n]`, which stay on the disk, by the rules of
-    another one.
+    another one. `documents` are the offsets at which documents end.
 
     Raises CorpusError if the other one needs the whole text in memory.
     """
     if isinstance(segmenter, CorpusUnits) and segmenter.rule:
-        return WindowUnits(segmenter.rule, ids, vocabulary)
+        return WindowUnits(segmenter.rule, ids, vocabulary, documents)
     if isinstance(segmenter, CorpusUnits | AdaptiveUnits):
         hint = (
             ""
@@ -134,4 +167,8 @@ def for_stored_text(
             f"this masking.strategy needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text"
             f" of this size stays on the disk: use another one{hint}"
         )
-    return with_parts(segmenter, lambda part: for_stored_text(part, ids, vocabulary))
+
+    def on_the_disk(part: Segmenter) -> Segmenter:
+        return for_stored_text(part, ids, vocabulary, documents)
+
+    return with_parts(segmenter, on_the_disk)

@@ -111,3 +111,45 @@ def test_corrupt_units_corrupts_all_of_a_unit_alike():
     hidden = (units == masker.corruption.mask_token).sum(1)
 
     assert set(hidden.tolist()) == {0, 10}
+
+
+def packed_numbers(lengths, seq_len):
+    """The number of each token's document in windows of documents of these lengths."""
+    numbers = torch.zeros(len(lengths), seq_len, dtype=torch.int64)
+    for row, of_row in zip(numbers, lengths, strict=True):
+        of_text = torch.arange(1, len(of_row) + 1)
+        of_text = of_text.repeat_interleave(torch.tensor(of_row))
+        row[: len(of_text)] = of_text
+    return numbers
+
+
+def test_no_unit_of_packed_windows_crosses_a_border_and_padding_is_never_selected():
+    """The documents lie inside one unit of the text, so that only their borders divide it."""
+    numbers = packed_numbers([[7, 5, 8], [20], [3, 7]] * 200, 20)
+    segmenter = units_of((20, 1.0))
+    segmented, _ = masker_of("abcdefghij" * 2, segmenter, corrupt_units=True)
+    tokens = text(600, 20, high=10)
+    offsets = torch.arange(20).expand(600, 20)
+
+    batch = segmented(tokens, offsets, 0.25, documents=numbers)
+
+    is_label = batch.labels != IGNORED_LABEL
+    of_labels = numbers.flatten()[batch.positions]
+    assert (of_labels[is_label] > 0).all()
+    # 25% of the tokens of each window
+    assert is_label.sum(1).tolist() == [5, 5, 2] * 200
+    # five masked tokens are in one document, unless it is too short or the last of several
+    n_documents = torch.zeros(600, 4).scatter(1, of_labels, 1.0)[:, 1:].sum(1)
+    assert n_documents[1::3].eq(1).all()
+    assert n_documents[0::3].eq(1).any()
+    assert set(of_labels[is_label].tolist()) == {1, 2, 3}
+
+
+def test_one_document_without_padding_is_masked_as_without_a_mask():
+    tokens = text(8, 32)
+    offsets = torch.arange(32).expand(8, 32)
+    plain = masker()(tokens, offsets, 0.15)
+    packed = masker()(tokens, offsets, 0.15, documents=torch.ones_like(tokens))
+
+    for expected, tensor in zip(plain[:4], packed[:4], strict=True):
+        assert torch.equal(tensor, expected)

@@ -1,5 +1,6 @@
 """Every strategy on tokens that are not characters, and on a text that stays on the disk."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -137,6 +138,7 @@ STORED = (
 )
 CHARACTERS = Vocabulary(STORED)
 STORED_IDS = CHARACTERS.encode(STORED).to(torch.uint8)
+WHOLE = np.array([len(STORED)])  # one document
 STARTS = torch.randint(
     MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=generator()
 )
@@ -159,7 +161,7 @@ def test_windows_are_cut_as_the_whole_text_is(name):
     whole = STRATEGIES[name](STORED)
     assert isinstance(whole, CorpusUnits)
 
-    units, weights = draw(for_stored_text(whole, STORED_IDS, CHARACTERS))
+    units, weights = draw(for_stored_text(whole, STORED_IDS, CHARACTERS, WHOLE))
     expected, expected_weights = draw(whole)
     # the window's ends may cut a phrase that is longer than the margin
     inside = slice(8, -8)
@@ -173,7 +175,7 @@ def test_windows_are_cut_as_the_whole_text_is(name):
 @pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"adaptive"}))
 def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name):
     segmenter = STRATEGIES[name](STORED[:20_000])
-    units, weights = draw(for_stored_text(segmenter, STORED_IDS, CHARACTERS))
+    units, weights = draw(for_stored_text(segmenter, STORED_IDS, CHARACTERS, WHOLE))
 
     assert units.shape == weights.shape == OFFSETS.shape
     assert weights.isfinite().all()
@@ -187,4 +189,27 @@ def test_what_needs_the_whole_text_is_refused_with_its_size():
 
     for refused in (STRATEGIES["adaptive"](STORED), without_rule):
         with pytest.raises(CorpusError, match=reason):
-            for_stored_text(refused, STORED_IDS, CHARACTERS)
+            for_stored_text(refused, STORED_IDS, CHARACTERS, WHOLE)
+
+
+def test_a_window_of_pieces_is_cut_as_each_document_alone():
+    """Neighbors in a window may be neighbors in the text, but they are other documents."""
+    texts = ["one two", "three four five", "six"]
+    text = "".join(texts)
+    vocabulary = Vocabulary(text)
+    ends = np.cumsum([len(part) for part in texts])
+    segmenter = for_stored_text(
+        units_of(text), vocabulary.encode(text).to(torch.uint8), vocabulary, ends
+    )
+    # all documents; parts of words; padding has the offset 0
+    windows = torch.tensor(
+        [[*range(25)], [*range(22, 25), *range(9, 20), *range(3, 7), *[0] * 7]]
+    )
+
+    units, _ = segmenter(windows, generator(), 0.0)
+
+    words = ["one", " ", "two", "three", " ", "four", " ", "five", "six"]
+    of_parts = ["six", "ree", " ", "four", " ", "fi", " ", "two", "_" * 7]
+    for row, expected in zip(units, (words, of_parts), strict=True):
+        _, lengths = row.unique_consecutive(return_counts=True)
+        assert lengths.tolist() == [len(word) for word in expected]
