@@ -28,7 +28,7 @@ class DataConfigs(Branch):
     corpus: Annotated[
         str,
         Key(
-            "auto, tiny_shakespeare, play, the path of a UTF-8 text: a file or folder; or file.py:name",
+            "auto, tiny_shakespeare, play, the path of a file or folder, hf:NAME; or file.py:name",
             resume=True,
             reference=True,
         ),

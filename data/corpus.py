@@ -16,6 +16,7 @@ from pathlib import Path
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
 from data.text.files import BYTE_ORDER_MARK, not_text
+from data.text.hub import HUB, folder_of_data_set
 from data.text.sources import CorpusError, Reading, is_unicode
 from data.text.stored import StoredText, path_of_large_text
 from runs.reading import read_bytes
@@ -98,9 +99,10 @@ def load_corpus(
     """Load a corpus by name, and if it is the path of a text, its validation part by path.
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download
-    fails), or the path of a UTF-8 text: a file or a folder (`data.text.sources`). `announce` is called
-    with a line before a download or a wait, and with a banner if the play replaces tiny
-    Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
+    fails), the path of a file or a folder (`data.text.sources`), or a data set of the Hub
+    (`data.text.hub`); `reading` says how files are read. `announce` is called with a line before a
+    download or a wait, and with a banner if the play replaces tiny Shakespeare. Raises CorpusError
+    if the text is missing, empty or not UTF-8.
     """
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
@@ -123,10 +125,16 @@ def _load_path(
     reading: Reading,
     validation_name: str,
 ) -> Corpus:
-    in_memory = 0 if validation_name else IN_MEMORY
-    large = path_of_large_text(name, in_memory, reading)
+    def large_text(name: str) -> Path | None:
+        if name.startswith(HUB):
+            return folder_of_data_set(name, CACHE, announce)
+        return path_of_large_text(name, 0 if validation_name else IN_MEMORY, reading)
+
+    large = large_text(name)
     text = _read_text(name, "data.corpus") if large is None else ""
-    path = str(Path(name).expanduser().resolve())
+    path = name
+    if not name.startswith(HUB):
+        path = str(Path(name).expanduser().resolve())
     # config files, plots and metrics could not hold it
     if not is_unicode(path):
         raise CorpusError(
@@ -137,7 +145,7 @@ def _load_path(
 
     validation = None
     if validation_name:
-        validation = path_of_large_text(validation_name, in_memory, reading)
+        validation = large_text(validation_name)
         if validation is None:
             _read_text(validation_name, "data.validation")
     stored = StoredText.open(large, reading, CACHE, announce, validation)

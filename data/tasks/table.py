@@ -55,6 +55,7 @@ def from_csv(path: Path) -> Task:
 def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     try:
         content = read_bytes(path).decode("utf-8-sig")  # Excel writes a byte order mark
+        # data.text.tables allows fields of any length
         reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
         return list(reader.fieldnames or ()), list(reader)
     except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -224,9 +224,7 @@ def _blocks(source: Source, reading: Reading) -> Iterator[Block]:
     rows = documents_of(source.path, source.kind, reading.column, BLOCK)
     if reading.documents == "files":
         return _document("\n".join(some) + "\n" for some in rows if some)
-    if split:
-        rows = (list(chain.from_iterable(map(split, some))) for some in rows)
-    return _joined(rows)
+    return _joined(_parts_of_rows(rows, split) if split else rows)
 
 
 def _lines(text: str) -> list[str]:
@@ -234,7 +232,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    return BETWEEN_PARAGRAPHS.split(text.replace("\r\n", "\n"))
+    return BETWEEN_PARAGRAPHS.split(text.replace("\r\n", "\n").lstrip("\n"))
 
 
 SPLITS = {"lines": _lines, "paragraphs": _paragraphs}
@@ -248,7 +246,15 @@ def _parts(
     for piece in pieces:
         *parts, rest = split(rest + piece)
         yield parts
-    yield [rest]
+    yield [rest.rstrip("\n")]
+
+
+def _parts_of_rows(
+    rows: Iterable[list[str]], split: Callable[[str], list[str]]
+) -> Iterator[list[str]]:
+    for some in rows:
+        for text in some:
+            yield from _parts([text], split)
 
 
 def _joined(batches: Iterable[list[str]]) -> Iterator[Block]:

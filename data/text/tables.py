@@ -32,7 +32,7 @@ TABLES = (JSON, CSV, TSV, PARQUET, ARROW)
 ROWS = 8_192  # at most, that are read at once from Parquet and Arrow files
 STRINGS = ("string", "large_string", "string_view")
 
-BETWEEN_VALUES = " \t\r\n,[]"  # of JSON
+BETWEEN_VALUES = " \t\r\n,]"  # of JSON
 
 csv.field_size_limit(sys.maxsize)  # the default refuses fields of 131,072 characters
 
@@ -64,9 +64,10 @@ def _chosen(kinds: Mapping[str, str], column: str, readable: Iterable[str]) -> s
         return name
 
     fields = [f"{field!r} ({kind})" for field, kind in [*kinds.items()][:NAMED]]
+    otherwise = "" if readable is STRINGS else ", or set data.raw=true"
     raise UnknownFieldError(
         f"has no field {name!r} of strings: choose one of {', '.join(fields)} by"
-        " data.column=NAME"
+        f" data.column=NAME{otherwise}"
     )
 
 
@@ -123,7 +124,7 @@ def _rows_of_json(pieces: Iterator[str]) -> Iterator[tuple[list[dict], bool]]:
     line, _, rest = begin.partition("\n")
     is_lines = begin.startswith("{") and rest.strip() and _is_json(line)
     read = _values_of_lines if is_lines else _values
-    for values, text in read(chain([begin], pieces)):
+    for values, text in read(chain([begin.removeprefix("[")], pieces)):
         rows = []
         for value in values:
             rows.append({COLUMN: value} if isinstance(value, str) else value)
