@@ -39,6 +39,7 @@ def test_what_is_wrong_fails_its_step_and_is_named(taken, monkeypatch):
         return gradients | {"decoder_bias": gradients["decoder_bias"] * factors[-1]}
 
     monkeypatch.setattr(gpu_steps, "gradients", planted)
+
     for name, row in (
         ("agreement", "float32: gradients differ by"),
         ("repeatable", "windows of 64"),

@@ -22,17 +22,19 @@ def results(losses, **others):
 
 def test_differences_are_paired_by_seed():
     """The seeds are far apart and the difference is the same for each: unpaired it would be lost."""
-    better = difference(results(LOSSES), "loss", "better", "base")
+    all_seeds = results(LOSSES)
+    better = difference(all_seeds, "loss", "better", "base")
+
     assert better.mean == pytest.approx(-0.1)
     assert better.stderr == pytest.approx(0.01 / 3**0.5)
     assert better.verdict == "better"
-    assert difference(results(LOSSES), "loss", "alike", "base").verdict == "tie"
-    assert difference(results(LOSSES), "loss", "base", "base") is None
-    assert difference(results(LOSSES), "loss", "base", "") is None
+    assert difference(all_seeds, "loss", "alike", "base").verdict == "tie"
+    assert difference(all_seeds, "loss", "base", "base") is None
+    assert difference(all_seeds, "loss", "base", "") is None
 
-    fewer = difference(
-        results(LOSSES | {"better": [0.9, 1.91]}), "loss", "better", "base"
-    )
+    two_seeds = results(LOSSES | {"better": [0.9, 1.91]})
+    fewer = difference(two_seeds, "loss", "better", "base")
+
     assert fewer.mean == pytest.approx(-0.095)
     assert fewer.degrees_of_freedom == 1
 

@@ -34,6 +34,7 @@ def resolved(keys):
 
 def test_every_recipe_is_valid():
     variants = recipes("quick", 600.0)
+
     for name, keys in variants.items():
         values = resolved(keys)
         assert values["training.max_seconds"] == SHARES[name] * 600.0
@@ -53,6 +54,7 @@ def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them
     preset,
 ):
     variants = searched(preset)
+
     for keys in variants.values():
         values = resolved(keys | {"preset": preset})
         for row in values["training.stages"]:

@@ -15,6 +15,7 @@ from configs.keys import ConfigError
 def test_every_trick_changes_quick_and_has_a_source_and_a_claim():
     """It sets neither the budget nor the evaluations."""
     quick = read_config(PRESETS / f"{BASE}.yaml")
+
     for name, row in recipe("tricks").items():
         assert row["source"], name
         assert row["claim"], name
