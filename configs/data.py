@@ -97,9 +97,15 @@ class DataConfigs(Branch):
 
 @option(DataConfigs.loaded)
 def corpus(c: DataConfigs) -> "Corpus":
-    from data.corpus import load_corpus
+    from data.corpus import TINY_SHAKESPEARE, load_corpus
+    from data.play.grammar import PLAY
     from data.text.sources import Reading
 
+    has_no_path = c.corpus in ("auto", TINY_SHAKESPEARE, PLAY) or is_reference(c.corpus)
+    if c.validation and has_no_path:
+        raise ConfigError(
+            f"data.validation: data.corpus={c.corpus} is no path of a text"
+        )
     if is_reference(c.corpus):
         from configs.own_code import own_corpus
 

@@ -23,7 +23,7 @@ from configs.training import ObjectiveConfigs, TrainingConfigs
 from data.batch import BatchSource
 from data.batch_contract import check_batch
 from data.corpus import Corpus
-from data.documents import joined
+from data.documents import stored_documents
 from data.masking import Masker
 from data.masking.segmenters import Segmenter, Strategy
 from data.tasks.task import Task
@@ -155,7 +155,7 @@ def own_corpus(reference: str) -> Corpus:
     own.check_type(documents, Iterable, "strings, one per document")
     try:
         with naming_the_line(f"{own}: it must yield strings"):
-            return joined(reference, documents)
+            return stored_documents(reference, documents)
     except CorpusError as error:
         raise ConfigError(f"data.corpus={error}") from error
 

@@ -1,17 +1,41 @@
-"""A corpus of documents in memory."""
+"""A corpus of the documents that a user's function yields."""
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import data.corpus
 from data.corpus import Corpus
-from data.text.sources import CorpusError, is_unicode
+from data.text.sources import Block, CorpusError, blocks_of, is_unicode
+from data.text.stored import StoredText, short_hash
+
+AT_ONCE = 1_000_000  # characters
 
 
-def joined(name: str, documents: Iterable[str]) -> Corpus:
-    """Documents with a newline between them, split like any other text.
+def stored_documents(
+    name: str, documents: Iterable[str], announce: Callable[[str], None] = print
+) -> Corpus:
+    """Documents on the disk, as those of files are; they are read at each start.
 
     Raises CorpusError if a document is not a string of Unicode text, or if all are empty.
     """
-    texts = []
+
+    def read(number: int) -> Iterator[Block]:
+        return blocks_of(batches(name, documents))
+
+    folder = data.corpus.CACHE / "texts" / short_hash(str(Path(name).absolute()))
+    key = (
+        uuid.uuid4().hex
+    )  # nothing tells whether the function yields the same as before
+    what = f"the documents of {name}"
+    stored = StoredText.read(read, ["."], True, folder, key, what, announce)
+    return Corpus(name, *stored.samples, stored=stored)
+
+
+def batches(name: str, documents: Iterable[str]) -> Iterator[list[str]]:
+    """Documents with AT_ONCE characters or more, except for the last ones."""
+    batch = []
+    n_chars = 0
     for number, document in enumerate(documents, start=1):
         if not isinstance(document, str):
             kind = type(document).__name__
@@ -20,9 +44,11 @@ def joined(name: str, documents: Iterable[str]) -> Corpus:
             raise CorpusError(
                 f"{name}: document {number} has a lone surrogate: remove it"
             )
-        texts.append(document)
+        batch.append(document)
+        n_chars += len(document)
+        if n_chars >= AT_ONCE:
+            yield batch
+            batch = []
+            n_chars = 0
 
-    if not any(texts):
-        raise CorpusError(f"{name}: the documents have no text")
-
-    return Corpus.from_text(name, "\n".join(texts))
+    yield batch

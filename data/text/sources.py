@@ -219,12 +219,12 @@ def _blocks(source: Source, reading: Reading) -> Iterator[Block]:
     split = SPLITS.get(reading.documents)
     if is_text:
         pieces = decoded(source.path, BLOCK)
-        return _joined(_parts(pieces, split)) if split else _document(pieces)
+        return blocks_of(_parts(pieces, split)) if split else _document(pieces)
 
     rows = documents_of(source.path, source.kind, reading.column, BLOCK)
     if reading.documents == "files":
         return _document("\n".join(some) + "\n" for some in rows if some)
-    return _joined(_parts_of_rows(rows, split) if split else rows)
+    return blocks_of(_parts_of_rows(rows, split) if split else rows)
 
 
 def _lines(text: str) -> list[str]:
@@ -257,7 +257,8 @@ def _parts_of_rows(
             yield from _parts([text], split)
 
 
-def _joined(batches: Iterable[list[str]]) -> Iterator[Block]:
+def blocks_of(batches: Iterable[list[str]]) -> Iterator[Block]:
+    """The blocks of documents, many at once. Those with whitespace only are left out."""
     for documents in batches:
         short = []
         for document in documents:

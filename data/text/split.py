@@ -24,7 +24,7 @@ class Split:
     cut: list[int] = field(
         default_factory=list
     )  # folders with a document in both parts
-    key: bytes = b""  # decides all of this
+    key: bytes = b""  # which documents are in which part
 
     def n_chars_of(self, part: int) -> int:
         return int(self.n_chars[self.part == part].sum())
@@ -59,13 +59,14 @@ def split(
     cuts = {}  # the number of training characters of documents that are cut
     for number in range(0 if has_own_validation else n_folders):
         begin, end = np.searchsorted(folder, [number, number + 1])
-        kept = begin + np.flatnonzero(part[begin:end] != LEFT_OUT)
-        in_order = kept[hashes[kept].argsort()]
+        of_folder = begin + np.flatnonzero(part[begin:end] != LEFT_OUT)
+        in_order = of_folder[hashes[of_folder].argsort()]
         n_whole, n_of_cut = border(n_chars[in_order])
         part[in_order[n_whole:]] = VALIDATION
         if n_of_cut:
             cuts[int(in_order[n_whole])] = n_of_cut
 
+    kept = part != LEFT_OUT
     is_new = part == TRAINING
     is_new[list(cuts)] = True
     up_to = np.searchsorted(folder, range(n_folders), side="right")
@@ -78,7 +79,9 @@ def split(
         n_copies=int((part == LEFT_OUT).sum()),
         folders=np.concatenate([[0], is_new.cumsum()])[up_to],
         cut=[int(folder[document]) for document in cuts],
-        key=hashes.tobytes() + part.tobytes() + repr(cuts).encode(),
+        key=hashes[kept].tobytes()
+        + part[kept].tobytes()
+        + repr(cuts.values()).encode(),
     )
     for document in sorted(cuts, reverse=True):
         cut(whole, normal, int(first[document]), int(last[document]), cuts[document])

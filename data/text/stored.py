@@ -5,7 +5,7 @@ import hashlib
 import json
 import mmap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -112,9 +112,10 @@ class StoredText:
     # None: the source is for validation
     folder_of_source: list[str | None] = field(repr=False)
     has_documents: bool  # or it is one text
-    left_out: list[str] = field(repr=False)  # files that cannot be used
     cache: Path
     announce: Callable[[str], None] = field(repr=False)
+    # files that cannot be used, and why
+    left_out: Mapping[Path, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(
@@ -140,16 +141,16 @@ class StoredText:
         has_documents = not all(
             path.is_file() and is_one_text(path, reading) for path in paths
         )
-        key = short_hash(json.dumps([VERSION, *map(vars, sources)], default=str))
         n_bytes = sum(source.size for source in sources)
         return cls.read(
             lambda number: read_blocks(sources[number], reading),
             folders,
             has_documents,
             cls.cache_of(path, reading, validation, cache),
+            short_hash(json.dumps([VERSION, *map(vars, sources)], default=str)),
+            f"{len(sources):,} files ({n_bytes / 1e6:,.1f} MB)",
             announce,
-            key,
-            n_bytes,
+            listing.left_out,
         )
 
     @staticmethod
@@ -166,29 +167,33 @@ class StoredText:
         folder_of_source: list[str | None],
         has_documents: bool,
         cache: Path,
-        announce: Callable[[str], None],
         key: str,
-        n_bytes: int,
+        name: str,
+        announce: Callable[[str], None],
+        left_out: Mapping[Path, str] = {},
     ) -> "StoredText":
-        """The text of sources, from the cache if they have been read with the same `key`."""
+        """The text of sources, from the cache if they have been read with the same `key`. Raises
+        CorpusError."""
         folder = cache / "normal"
         n = len(folder_of_source)
         try:
             with locked(cache / "lock", announce):
                 normal = NormalForm.of_finished(folder, key, n)
                 if normal is None:
-                    announce(f"reading {n:,} files ({n_bytes / 1e6:,.1f} MB), once")
-                    with shown("reading", n_bytes) as bar:
+                    announce(f"reading {name}")
+                    with shown("reading") as bar:
                         normal = normalize(
                             read, n, folder, key, has_documents, bar.update
                         )
+                if not normal.counts:
+                    raise CorpusError(f"data.corpus: {name} have no text")
                 # they stay as they are if another process reads a changed text
                 _ = normal.text, normal.pieces
         except OSError as error:
             raise CorpusError(
                 f"data.corpus: cannot prepare the text in {str(cache)!r} ({error.strerror or error})"
             ) from error
-        return cls(normal, folder_of_source, has_documents, [], cache, announce)
+        return cls(normal, folder_of_source, has_documents, cache, announce, left_out)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # without what is computed from them
@@ -364,7 +369,7 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shown(task: str, n_bytes: int) -> tqdm:
+def shown(task: str, n_bytes: int | None = None) -> tqdm:
     """A progress bar on a terminal."""
     return tqdm(
         total=n_bytes, desc=task, unit="B", unit_scale=True, disable=None, delay=0.5

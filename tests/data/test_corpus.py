@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from data import corpus
 from data.corpus import Corpus, CorpusError, load_corpus
-from data.documents import joined
+from data.documents import stored_documents
 from data.text.download import download
-from tests.conftest import answer_with
+from tests.conftest import answer_with, written
+from tests.data.text.helpers import documents_of
 
 
 def whole(loaded):
@@ -31,21 +32,28 @@ def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text
     assert split.counts == Counter(text)
 
 
-def test_documents_become_a_corpus_that_is_their_text_joined():
-    corpus_of_all = joined("my.py:documents", (text for text in ["a b", "", "c"] * 10))
-    assert whole(corpus_of_all) == "\n".join(["a b", "", "c"] * 10)
-    assert (
-        corpus_of_all.sha256
-        == Corpus.from_text("any name", whole(corpus_of_all)).sha256
-    )
+def test_documents_of_a_function_are_stored_as_those_of_files(empty_cache, tmp_path):
+    texts = [f"number {number}" for number in range(40)]
+    stored = stored_documents("my.py:documents", iter(["", *texts, texts[0], " \n"]))
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for text in texts:
+        written(folder / text, text)
+
+    training, validation = documents_of(stored)
+    assert sorted(training + validation) == sorted(texts)
+    assert validation == documents_of(load_corpus(str(folder)))[1]
+    again = stored_documents("my.py:documents", texts)
+    assert again.sha256 == stored.sha256
+    assert stored_documents("my.py:documents", texts[1:]).sha256 != stored.sha256
 
 
 @pytest.mark.parametrize(
     "documents", [[], ["", ""], ["text", b"bytes"], ["text", "\ud800"]]
 )
-def test_documents_without_unicode_text_are_refused(documents):
-    with pytest.raises(CorpusError, match=r"^my\.py:documents: "):
-        joined("my.py:documents", documents)
+def test_documents_without_unicode_text_are_refused(empty_cache, documents):
+    with pytest.raises(CorpusError, match=r"my\.py:documents"):
+        stored_documents("my.py:documents", documents)
 
 
 @pytest.mark.parametrize(
