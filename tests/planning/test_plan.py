@@ -41,7 +41,7 @@ PLAYED = ["data.corpus=play", *KEYS]
 
 def write_plan(path, printed, *words):
     """Plan a run on the play; returns what plan.py prints."""
-    fixed = [*PLAYED, "--ladder-seconds", "10", "--write", path]
+    fixed = [*PLAYED, "--ladder-seconds", "5", "--write", path]
     return printed(plan.main, *fixed, *words)
 
 
