@@ -63,7 +63,7 @@ def padded(step):
 
 def own_step(corpus_file):
     """A training step on `Texts`, after two steps: at first, the layers are the identity."""
-    configs = configs_for(corpus_file, model__ngrams=4)
+    configs = configs_for(corpus_file, model__n_layers=1, model__ngrams=4)
     source = Texts(configs.data.vocabulary.mask_token)
     step = TrainingStep(source, configs.update, chars_per_step=4 * 32)
     for _ in range(2):
