@@ -122,6 +122,7 @@ class Law:
         sizes, lengths, losses = self.runs[..., None, :]
         excess = np.log(np.maximum(losses - self.floors[..., None], 1e-9))
         expected, deviation = self.excess_and_deviation(sizes, lengths)
+
         errors = (excess - np.log(expected)) / deviation
 
         means, deviations = priors(self.known_floor)
