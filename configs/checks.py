@@ -76,9 +76,8 @@ def _check_objective(values: dict[str, Any]) -> None:
             "objective.nsp and objective.sop exclude each other: choose one"
         )
     for key in keys:
-        for other in ("data.within_documents", "data.weights"):
-            if values[other]:
-                raise ConfigError(f"{key} draws its own windows: leave out {other}")
+        if values["data.weights"]:
+            raise ConfigError(f"{key} draws its own windows: leave out data.weights")
         shortest = min(row["seq_len"] for row in values["training.stages"])
         if shortest < SHORTEST_PAIR:
             raise ConfigError(
@@ -99,16 +98,15 @@ def _check_windows(values: dict[str, Any]) -> None:
         shares += row.values()
     if rows:
         _check_shares("data.weights", folders, shares)
-    for key in (
-        "objective.nsp",
-        "objective.sop",
-        "data.within_documents",
-        "data.weights",
-    ):
-        if values[key] and values["data.sampling"] != "random":
-            raise ConfigError(
-                f"{key} draws windows at random: use data.sampling=random"
-            )
+    at_random = [
+        key for key in ("objective.nsp", "objective.sop", "data.weights") if values[key]
+    ]
+    if values["data.windows"] == "packed":
+        at_random.append("data.windows=packed")
+    if at_random and values["data.sampling"] != "random":
+        raise ConfigError(
+            f"{at_random[0]} draws windows at random: use data.sampling=random"
+        )
 
 
 def _check_stages(values: dict[str, Any]) -> None:

@@ -54,9 +54,10 @@ class DataConfigs(Branch):
     sampling: Annotated[
         Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")
     ] = "random"
-    within_documents: Annotated[
-        bool, Key("no window crosses the border of two files, or rows of Parquet")
-    ] = False
+    windows: Annotated[
+        Literal["auto", "packed", "anywhere"],
+        Key("packed: pieces of documents; anywhere: across them; auto: packed if any"),
+    ] = "auto"
     weights: Annotated[
         list,
         Key(
@@ -91,6 +92,7 @@ class DataConfigs(Branch):
     training_ids: "torch.Tensor"
     validation_ids: "torch.Tensor"
     counts: "tuple[torch.Tensor, torch.Tensor]"
+    is_packed: bool  # whether the training windows are
     training_windows: "Windows | Prefetched"
     validation_set: "ValidationSet"
 
@@ -172,6 +174,18 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
         ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids)
     )
     return training, validation
+
+
+@option(DataConfigs.is_packed)
+def is_packed(c: DataConfigs) -> bool:
+    if c.windows == "auto":
+        return c.loaded.has_documents and c.sampling == "random"
+    if c.windows == "packed" and not c.loaded.has_documents:
+        raise ConfigError(
+            "data.windows=packed: the text has no documents: set data.documents=lines"
+            " or paragraphs, or leave out data.windows"
+        )
+    return c.windows == "packed"
 
 
 @option(DataConfigs.training_windows)

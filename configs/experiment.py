@@ -252,6 +252,10 @@ def source(c: Configs) -> "BatchSource":
         from configs.own_code import own_batches
 
         return own_batches(c, eager_objective(c))
+    if c.data.is_packed:
+        from configs.windows import check_takes_mask
+
+        check_takes_mask(c.network)
     from data.masked_windows import MaskedWindows
 
     return MaskedWindows(c.data.training_windows, c.masking.strategy)

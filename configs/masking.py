@@ -138,7 +138,7 @@ def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
 def segmenter_of(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
     """The segmenter of a strategy for the tokens of the training text."""
     data = c.root().data
-    stays_on_disk = data.loaded.is_sample
+    stays_on_disk = data.loaded.is_sample or data.loaded.has_documents
     if data.vocabulary.is_characters and not stays_on_disk:
         return strategy(data.loaded.training)
     from data.masking.token_units import for_tokens

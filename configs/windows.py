@@ -1,5 +1,6 @@
 """The training windows that the keys ask for."""
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -9,9 +10,10 @@ from configs.keys import ConfigError
 from data.text.sources import CorpusError
 from data.text.stored import StoredIds
 from data.windows import Windows
-from data.windows.documents import DocumentWindows
+from data.windows.packed import PackedWindows
 from data.windows.pairs import PairWindows
 from data.windows.prefetch import Prefetched
+from data.windows.ranges import FolderWindows
 from data.windows.shuffled import ShuffledWindows
 
 MEMORY = 500_000_000  # bytes that one key may need
@@ -40,20 +42,50 @@ def _windows_of(
         return PairWindows(
             root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest
         )
-    if c.weights:
-        return weighted_windows(c, longest, seed)
-    if c.stored_tokens and c.within_documents:
-        return DocumentWindows(ids, c.stored_tokens.documents, seed=seed)
+    if c.is_packed or c.weights:
+        return document_windows(c, ids, longest, seed)
     if c.sampling == "shuffled":
         return ShuffledWindows(ids, seed=seed)
     return Windows(ids, seed=seed)
 
 
-def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
-    """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of
-    the config tree."""
+def document_windows(
+    c: Any, ids: torch.Tensor | StoredIds, longest: int, seed: int
+) -> Windows:
+    """Packed windows, or windows of folders; `c` is the branch `data` of the config tree."""
+    shares = shares_of_folders(c) if c.weights else None
     tokens = c.stored_tokens
-    names = c.loaded.stored.folders if tokens else []
+    windows: PackedWindows | FolderWindows
+    if c.is_packed:
+        windows = PackedWindows(
+            ids,
+            tokens.documents,
+            tokens.folders,
+            shares,
+            padding_token=c.vocabulary.padding_token,
+            seed=seed,
+        )
+    else:
+        ends = pad(tokens.documents, (1, 0))[tokens.folders]
+        windows = FolderWindows(ids, ends, shares, seed=seed)
+
+    if shares is None:
+        return windows
+    n_places = windows.ranges(longest).n_places.tolist()
+    names = c.loaded.stored.folders
+    for name, share, n in zip(names, shares.tolist(), n_places, strict=True):
+        if share and not n:
+            raise CorpusError(
+                f"data.weights: the training text of {name!r} is too short for windows of"
+                f" {longest:,} tokens: give it weight 0"
+            )
+    return windows
+
+
+def shares_of_folders(c: Any) -> torch.Tensor:
+    """The keys `data.weights` in the order of the folders, `[n_folders]`; `c` is the branch `data`
+    of the config tree."""
+    names = c.loaded.stored.folders if c.stored_tokens else []
     weights: dict[str, float] = {}
     for row in c.weights:
         weights |= {str(folder): weight for folder, weight in row.items()}
@@ -64,32 +96,22 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
             f" {folders or 'one file and no folders'} (in YAML, quote names such as"
             ' "01" and "no")'
         )
-    folders = tokens.folders
-    documents = tokens.documents
-    # a window may cross the borders of documents, but not those of folders
-    if not c.within_documents:
-        documents = pad(documents, (1, 0))[folders]
-        folders = torch.arange(len(folders)) + 1
-    shares = torch.tensor([weights[folder] for folder in names], dtype=torch.float64)
-    windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
-    n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(
-        prepend=folders.new_zeros(1)
-    )
-    for folder, weight, n in zip(
-        names, shares.tolist(), n_starts.tolist(), strict=True
-    ):
-        if weight and not n:
-            raise CorpusError(
-                f"data.weights: no training text of {folder!r} has {longest:,} tokens: give it weight 0"
-            )
-    return windows
+    return torch.tensor([weights[name] for name in names], dtype=torch.float64)
+
+
+def check_takes_mask(model: torch.nn.Module) -> None:
+    """Raise ConfigError if a model cannot keep the documents of packed windows apart."""
+    if "attention_mask" not in signature(model.forward).parameters:
+        raise ConfigError(
+            "model.architecture: its forward has no argument attention_mask, which packed"
+            " windows need: add it, or set data.windows=anywhere"
+        )
 
 
 def check_large_text(root: Any, longest: int) -> None:
     """Raise ConfigError or CorpusError if the keys do not suit the text; `root` is the config tree.
 
-    They must not need much memory, and if they ask for documents, one must hold the longest
-    windows.
+    They must not need much memory, and pairs must not cross the borders of documents unawares.
     """
     c, n_tokens = root.data, len(root.data.training_ids)
     n_cells = n_tokens // min(row["seq_len"] for row in root.training.stages)
@@ -111,15 +133,12 @@ def check_large_text(root: Any, longest: int) -> None:
             raise ConfigError(
                 f"{key} needs {n_bytes / 1e9:,.1f} GB of memory for this text: use {instead}"
             )
-    if root.objective.nsp and c.loaded.is_sample:
+    if root.objective.pairs and c.loaded.has_documents and c.windows != "anywhere":
         raise ConfigError(
-            "objective.nsp needs all speeches in memory, and this text is too large for that: use sop"
+            f"objective.{root.objective.pairs}: its pairs cross the borders of documents: set"
+            " data.windows=anywhere if they may"
         )
-    if c.within_documents:
-        documents = c.stored_tokens.documents
-        n_in_longest = int(documents.diff(prepend=documents.new_zeros(1)).max())
-        if n_in_longest < longest:
-            raise CorpusError(
-                f"data.within_documents=true: the longest document has {n_in_longest:,} {c.vocabulary.tokens}, too few"
-                f" for windows of {longest:,}: shorten training.stages"
-            )
+    if root.objective.nsp and (c.loaded.is_sample or c.loaded.has_documents):
+        raise ConfigError(
+            "objective.nsp needs all speeches in memory, and this text stays on the disk: use sop"
+        )

@@ -62,7 +62,6 @@ def test_waiting_for_a_slow_disk_is_reported(text, train):
 
 CASES = {
     "documents": {
-        "data__within_documents": True,
         "masking__strategy": "span",
         "data__unknown_below": 0.01,
     },
@@ -74,10 +73,11 @@ CASES = {
     "BPE": {
         "data__tokens": "bpe:300",
         "masking__strategy": "span",
-        "data__within_documents": True,
+        "model__ngrams": 4,
     },
     "bytes and sop": {
         "data__tokens": "bytes",
+        "data__windows": "anywhere",
         "objective__sop": True,
         "masking__strategy": "mixture",
         "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}],
@@ -99,9 +99,7 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(
         return Prefetched(windows, device, in_thread=True)
 
     monkeypatch.setattr("configs.windows.Prefetched", with_thread)
-    check_resumes(
-        train, 7, data__corpus=text, training__max_steps=STEPS, objective__sop=True
-    )
+    check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +109,14 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(
             {"masking__strategy": "adaptive"},
             "this masking.strategy needs the whole text",
         ),
-        ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
+        ({"objective__sop": True}, "pairs cross the borders of documents"),
         (
-            {
-                "data__within_documents": True,
-                "training__stages": [{"until": 1, "seq_len": 4096}],
-            },
-            "the longest document",
+            {"objective__nsp": True, "data__windows": "anywhere"},
+            "objective.nsp needs all speeches in memory",
+        ),
+        (
+            {"data__windows": "packed", "data__sampling": "shuffled"},
+            "data.windows=packed draws windows at random",
         ),
         ({"data__sampling": "shuffled"}, r"data.sampling=shuffled needs .* GB"),
         ({"masking__masks": "static"}, r"masking.masks=static needs .* GB"),

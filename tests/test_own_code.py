@@ -64,6 +64,7 @@ def test_the_examples_train_and_resume_and_predict_from_a_file_of_the_user(
     keys = dict(REFERENCE.findall(page("docs/own_code.md")))
     assert keys.pop("data.batches")  # they take the place of the strategy
     assert len(keys) == 7
+    keys["data.windows"] = "anywhere"  # the model takes no attention mask
     keys["callbacks"] = "[my.py:MyCallback, my.py:Says]"
     (folder / "disk").mkdir()
     (folder / "logs").symlink_to("disk")
@@ -329,6 +330,21 @@ def test_batches_that_the_model_cannot_read_are_one_line(
     line = refusal(experiment.main, "--config", config_file(folder, keys), key)
     assert "data.batches=" in line
     assert reason in line
+
+
+def test_packed_windows_need_a_model_that_takes_a_mask(folder, text_file, refusal):
+    written(folder / "my.py", examples("docs/own_code.md", "class MyModel"))
+    keys = {
+        "data.corpus": text_file,
+        "data.documents": "lines",
+        "training.optimizer": "adamw",
+    }
+    config = config_file(folder, keys)
+    line = refusal(
+        experiment.main, "--config", config, "model.architecture=my.py:my_model"
+    )
+    assert "attention_mask" in line
+    assert "data.windows=anywhere" in line
 
 
 NO_LABELS = """

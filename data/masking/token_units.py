@@ -25,13 +25,34 @@ def for_tokens(
     vocabulary: Vocabulary,
     documents: torch.Tensor | None = None,
 ) -> Segmenter:
-    """The segmenter of a strategy for the tokens `ids` `[n]` of the training text. `documents` `[n]`
-    are the ascending offsets at which the documents of a text on the disk end."""
-    if documents is not None:
+    """The segmenter of a strategy for the tokens `ids` `[n]` of the training text. `documents`
+    `[n_documents]` are the ascending offsets at which the documents of a text on the disk end."""
+    if documents is not None and corpus.is_sample:
         segmenter = strategy(corpus.training)
         return for_stored_text(segmenter, ids, vocabulary, documents.numpy())
+    if documents is not None:
+        text, offsets = in_lines(ids, documents, vocabulary)
+        return on_tokens(strategy(text), offsets)
     text, offsets = vocabulary.text_of(ids, corpus.training)
     return strategy(text) if offsets is None else on_tokens(strategy(text), offsets)
+
+
+def in_lines(
+    ids: torch.Tensor, documents: torch.Tensor, vocabulary: Vocabulary
+) -> tuple[str, torch.Tensor]:
+    """The text of documents, each with a line end in place of its `[SEP]`, and the offset in it of
+    the character of each token of `ids`, `[n]`."""
+    texts = []
+    offsets = []
+    n_chars = 0
+    for begin, end in pairwise([0, *documents.tolist()]):
+        text, char_of_token = vocabulary.text_of(ids[begin : end - 1].long())
+        if char_of_token is None:
+            char_of_token = torch.arange(len(text))
+        offsets += [n_chars + char_of_token, torch.tensor([n_chars + len(text)])]
+        texts.append(f"{text}\n")
+        n_chars += len(texts[-1])
+    return "".join(texts), torch.cat(offsets)
 
 
 def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:

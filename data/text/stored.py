@@ -86,15 +86,20 @@ class StoredIds:
         return len(self.ids)
 
     def __getitem__(self, offsets: torch.Tensor) -> torch.Tensor:
-        """The ids (int64) at `offsets` `[batch, seq_len]`, which are close to each other in each
-        window.
+        """The ids (int64) at `offsets` of any shape, which are neighbors for the most part.
 
-        The disk reads all windows at the same time. The operating system then gets their memory
+        The disk reads all pieces at the same time. The operating system then gets their memory
         back.
         """
+        flat = offsets.flatten()
+        is_begin = torch.ones(len(flat), dtype=torch.bool)
+        is_begin[1:] = flat.diff() != 1
+        columns = is_begin.nonzero().flatten()
+        n_in_piece = columns.diff(append=columns.new_tensor([len(flat)]))
         size = self.ids.element_size()
-        begins = offsets.amin(1) * size // mmap.PAGESIZE * mmap.PAGESIZE
-        lengths = (offsets.amax(1) + 1) * size - begins
+        exact_begins = flat[columns] * size
+        begins = exact_begins // mmap.PAGESIZE * mmap.PAGESIZE
+        lengths = exact_begins + n_in_piece * size - begins
         for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
             self._map.madvise(mmap.MADV_WILLNEED, begin, length)
 

@@ -47,11 +47,12 @@ class FolderWindows(Windows):
         self,
         ids: torch.Tensor | StoredIds,
         folders: torch.Tensor,
-        shares: torch.Tensor,
+        shares: torch.Tensor | None,
         *,
         seed: int,
     ):
-        """`folders` `[n_folders]` are the ascending offsets in `ids` at which folders end."""
+        """`folders` `[n_folders]` are the ascending offsets in `ids` at which folders end. Their
+        windows are in proportion to `shares` `[n_folders]`, or to their tokens."""
         super().__init__(ids, seed=seed)
         self.folders = pad(folders, (1, 0))
         self.shares = shares

@@ -3,8 +3,8 @@ import torch
 
 from data.generators import restore_generator
 from data.windows import Windows
-from data.windows.documents import DocumentWindows
 from data.windows.prefetch import Prefetched
+from data.windows.ranges import FolderWindows
 from data.windows.shuffled import ShuffledWindows
 from tests.data.masking.helpers import generator
 
@@ -66,12 +66,11 @@ def test_the_same_seed_or_state_gives_the_same_windows(kind, wrap):
             assert batch.offsets.equal(expected.offsets)
 
 
-def test_windows_stay_inside_documents_and_reach_every_start():
-    documents = torch.tensor([3, 20, 20, 28, 60])
-    windows = DocumentWindows(torch.arange(60), documents, seed=0)
+def test_windows_stay_inside_folders_and_reach_every_start():
+    folders = torch.tensor([3, 20, 20, 28, 60])
+    windows = FolderWindows(torch.arange(60), folders, None, seed=0)
     starts = windows.draw(20_000, 8).offsets[:, 0]
     expected = [*range(3, 13), 20, *range(28, 53)]
-
     drawn, counts = starts.unique(return_counts=True)
 
     assert drawn.tolist() == expected

@@ -212,25 +212,35 @@ def test_the_sample_of_documents_has_each_in_lines_of_its_own(folder, monkeypatc
     assert "cä" in sample
 
 
-def windows_of(folder, seq_len, weights, within_documents):
-    data_keys = {"data__weights": weights, "data__within_documents": within_documents}
+def windows_of(folder, seq_len, weights, windows):
+    data_keys = {"data__weights": weights, "data__windows": windows}
     stages = [{"until": 1.0, "seq_len": seq_len}]
-    return configs_for(folder, training__stages=stages, **data_keys).data
+    steps = {"training__stages": stages, "training__chars_per_step": seq_len}
+    return configs_for(folder, **steps, **data_keys).data
 
 
-@pytest.mark.parametrize("within_documents", [False, True])
-def test_weights_are_the_shares_of_the_windows(folder, within_documents):
-    data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], within_documents)
-    windows = data.training_windows.draw(4_000, 32).tokens
+@pytest.mark.parametrize("kind", ["packed", "anywhere"])
+def test_weights_are_the_shares_of_the_windows(folder, kind):
+    data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], kind)
+    windows, _, numbers, _ = data.training_windows.draw(4_000, 32)
     texts = [data.vocabulary.decode(window) for window in windows]
+    if kind == "packed":  # several pieces are in a window
+        texts = []
+        for window, of_window in zip(windows, numbers, strict=True):
+            for number in range(1, int(of_window.max()) + 1):
+                piece = window[of_window == number]
+                texts.append(data.vocabulary.decode(piece))
     of_code = [text for text in texts if "cä" in text]
 
     # no window crosses the border of folders
     assert not any("bä" in text for text in of_code)
-    # 4.4 standard deviations
-    assert len(of_code) / 4_000 == pytest.approx(0.75, abs=0.03)
+    # 4.4 standard deviations; a piece may have no letter
+    of_books = [text for text in texts if "bä" in text]
+    n = len(of_code) + len(of_books)
+    assert n > 3_900
+    assert len(of_code) / n == pytest.approx(0.75, abs=0.03)
     crossing = [text for text in texts if "[SEP]" in text.removesuffix("[SEP]")]
-    assert bool(crossing) == (not within_documents)
+    assert bool(crossing) == (kind == "anywhere")
 
     numbers = set(re.findall(r"\d{3}", " ".join(of_code)))
 
@@ -244,11 +254,11 @@ WRONG = {
     "data.weights: books=-1 must be a number": [{"books": -1}, {"code": 2}],
     "data.weights is not of the form": ["books:2", "code:1"],
     "data.weights: the shares must not all be 0": [{"books": 0}, {"code": 0}],
-    "no training text of 'code' has 128 tokens": [{"books": 1}, {"code": 1}],
+    "the training text of 'code' is too short": [{"books": 1}, {"code": 1}],
 }
 
 
 @pytest.mark.parametrize(("message", "weights"), WRONG.items())
 def test_wrong_weights_are_refused_in_one_line(folder, weights, message):
     with one_line((ConfigError, CorpusError), message):
-        _ = windows_of(folder, 128, weights, True).training_windows
+        _ = windows_of(folder, 5_600, weights, "anywhere").training_windows
