@@ -84,10 +84,10 @@ def content_of(name: str) -> str | bytes:
         path = from_hub(name)
     elif path.is_dir():
         path /= "tokenizer.json"
-        if not path.exists():
-            return converted(name)
+    else:
+        return read_bytes(path)
 
-    return read_bytes(path)
+    return read_bytes(path) if path.exists() else converted(name)
 
 
 def is_hub_name(name: str) -> bool:
@@ -97,32 +97,38 @@ def is_hub_name(name: str) -> bool:
 
 
 def from_hub(name: str) -> Path:
-    """The tokenizer.json of a repository on the Hub, which is downloaded once."""
+    """The tokenizer.json of a repository on the Hub, which is downloaded once; a path without a
+    file if the repository has none."""
     library()  # which brings the package of the Hub
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
+    file = "tokenizer.json"
     try:
-        return Path(hf_hub_download(name, "tokenizer.json"))
+        return Path(hf_hub_download(name, file))
+    except RemoteEntryNotFoundError:
+        return Path(name, file)
     except Exception as error:
         raise TokensError(
             f"data.tokens: cannot get {name!r}, neither here nor from the Hub ({reason_of(error)})"
         ) from error
 
 
-def converted(folder: str) -> str:
-    """The tokenizer.json of a folder with the files of earlier formats, such as vocab.txt."""
+def converted(name: str) -> str:
+    """The tokenizer.json of a folder or repository with the files of earlier formats, such as
+    vocab.txt."""
     try:
         from transformers import AutoTokenizer
 
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name)
         return tokenizer.backend_tokenizer.to_str()
     except ModuleNotFoundError as error:
         raise TokensError(
-            f"data.tokens: {folder!r} has no tokenizer.json: pip install transformers to read it"
+            f"data.tokens: {name!r} has no tokenizer.json: pip install transformers to read it"
         ) from error
     except Exception as error:
         raise TokensError(
-            f"data.tokens: {folder!r} has no tokenizer ({reason_of(error)})"
+            f"data.tokens: {name!r} has no tokenizer ({reason_of(error)})"
         ) from error
 
 
