@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from data.masking.words import WORD
+from data.masking.words import WORD, cut
 from data.protocol import N_MASKED, SEED, WINDOW_LEN, ValidationSet
 from data.references.counting import count
 from data.vocabulary import Vocabulary
@@ -148,11 +148,13 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
         left = N_MASKED
         # The border of a window may cut a word, so words that touch it are left out.
         text, offsets = vocabulary.text_of(window)
-        words = [
-            m.span()
-            for m in WORD.finditer(text)
-            if m.start() > 0 and m.end() < len(text)
-        ]
+        words = []
+        end = 0
+        for piece in cut(text):
+            begin, end = end, end + len(piece)
+            if WORD.match(piece) and begin > 0 and end < len(text):
+                words.append((begin, end))
+
         if (
             offsets is not None
         ):  # the tokens of each word; a word may have none of its own

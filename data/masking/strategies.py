@@ -10,9 +10,11 @@ docs/masking.md compares them.
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 
 import torch
 
+from data.masking.scripts import SAMPLE, check_words
 from data.masking.segmenters import (
     STRATEGIES,
     Characters,
@@ -22,7 +24,7 @@ from data.masking.segmenters import (
 )
 from data.masking.units import AdaptiveUnits, CorpusUnits, Spans
 from data.masking.weights import Surprise, TfIdf, collocations, joined
-from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern
+from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern, words_of
 
 __all__ = ["STRATEGIES", "Strategy", "strategy"]
 
@@ -32,6 +34,18 @@ PHRASE_WEIGHT = (
 )
 LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
+
+
+def word_strategy(function: Strategy) -> Strategy:
+    """Register a strategy that refuses texts without words."""
+
+    @wraps(function)
+    def checked(text: str) -> Segmenter:
+        sample = text[:SAMPLE]
+        check_words(sample, WORD.findall(sample))
+        return function(text)
+
+    return strategy(checked)
 
 
 def units_of(
@@ -46,14 +60,14 @@ def units_of(
     return CorpusUnits.by_rule(rule, text)
 
 
-@strategy
+@word_strategy
 def whole_word(text: str) -> Segmenter:
     """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each
     character between words."""
     return units_of(text)
 
 
-@strategy
+@word_strategy
 def span(text: str) -> Segmenter:
     """Spans of words (SpanBERT, Joshi et al. 2020): lengths geometric with p = 0.2, at most 10, w =
     1."""
@@ -66,7 +80,7 @@ def span_characters(text: str) -> Segmenter:
     return Spans(Characters())
 
 
-@strategy
+@word_strategy
 def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern`
     finds the names in the text itself."""
@@ -82,11 +96,12 @@ def entity(text: str) -> Segmenter:
     )
 
 
-@strategy
+@word_strategy
 def frequency(text: str) -> Segmenter:
     """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare
     ones."""
-    words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
+    words = Counter(map(str.lower, words_of(text)))
+    characters = Counter(text)
     return units_of(
         text,
         weight=lambda piece: (
@@ -95,7 +110,7 @@ def frequency(text: str) -> Segmenter:
     )
 
 
-@strategy
+@word_strategy
 def contextual(text: str) -> Segmenter:
     """Words, and the characters between them, by how surprising they are in context: w = the sum of
     -log p(character | two neighbors on each side), counted without the occurrence itself, and at
@@ -103,22 +118,22 @@ def contextual(text: str) -> Segmenter:
     return CorpusUnits.by_rule(Surprise(text).rule, text)
 
 
-@strategy
+@word_strategy
 def pmi(text: str) -> Segmenter:
     """Whole n-grams of words with the highest pointwise mutual information (PMI-Masking, Levine et
     al. 2021): w = 1."""
-    grams = collocations([piece.lower() for piece in cut(text) if WORD.match(piece)])
+    grams = collocations([word.lower() for word in words_of(text)])
     return CorpusUnits.by_rule(lambda part: (joined(cut(part), grams), None), text)
 
 
-@strategy
+@word_strategy
 def semantic(text: str) -> Segmenter:
     """Words by how informative they are: w = tf-idf of the word in its speech (Sparck Jones 1972).
     Characters between words have the weight of the least informative word."""
     return CorpusUnits.by_rule(TfIdf(text).rule, text)
 
 
-@strategy
+@word_strategy
 def syntax(text: str) -> Segmenter:
     """Phrases, which are runs of at most four content words between function words and punctuation:
     w = 2, and 1 for a function word. A rule of thumb without parts of speech; its list of function
@@ -132,7 +147,7 @@ def syntax(text: str) -> Segmenter:
     )
 
 
-@strategy
+@word_strategy
 def adaptive(text: str) -> Segmenter:
     """Words, and the characters between them, by how hard the model finds them now: w = a running
     mean of its loss on the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.masking.units import RARELY
-from data.masking.words import WORD, cut
+from data.masking.words import WORD, cut, words_of
 from data.references.counting import Hashes, Ints, context_hashes, looked_up, mixed
 
 # characters to the left and right, smaller contexts first
@@ -127,7 +127,7 @@ class TfIdf:
 
 
 def _speeches(text: str) -> list[list[str]]:
-    parts = (WORD.findall(part) for part in re.split(r"\n\s*\n", text))
+    parts = (words_of(part) for part in re.split(r"\n\s*\n", text))
     return [[word.lower() for word in part] for part in parts if part]
 
 

@@ -2,6 +2,8 @@
 
 import re
 
+from data.masking.scripts import UNSPACED, segmented
+
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 # a short line after an empty one
 SPEAKER = re.compile(r"(?:\A|\n\r?\n)([A-Z][^\n:.,!?]{0,40}):(?=\r?\n)")
@@ -24,8 +26,22 @@ FUNCTION_WORDS = frozenset(
 
 def cut(text: str, *patterns: str) -> list[str]:
     """The pieces of a text: matches of the `patterns`, earlier patterns first, then words, then
-    single characters."""
-    return re.findall("|".join([*patterns, WORD.pattern, "."]), text, re.DOTALL)
+    single characters. A piece of a script without spaces is cut into its words."""
+    alternatives = [*patterns, WORD.pattern, "."]
+    if not UNSPACED.search(text):
+        return re.findall("|".join(alternatives), text, re.DOTALL)
+
+    alternatives.insert(0, f"{UNSPACED.pattern}+")
+    shorter = []
+    for piece in re.findall("|".join(alternatives), text, re.DOTALL):
+        shorter += segmented(piece) if UNSPACED.search(piece) else [piece]
+
+    return shorter
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text."""
+    return [piece for piece in cut(text) if WORD.match(piece)]
 
 
 def names_pattern(text: str) -> str:

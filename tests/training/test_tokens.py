@@ -25,7 +25,7 @@ from training.evaluation import evaluate
 
 of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
 TEXT = "the cat sat on mat a dog ran to red door why do birds sing Come in O King für Zoë 中文"
-WORDS = set(TEXT.split())
+WORDS = {*TEXT.split(), "中", "文"}  # one word or two, with ICU or without
 
 
 @pytest.fixture(scope="module")
