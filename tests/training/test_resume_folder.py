@@ -143,8 +143,16 @@ def test_a_text_that_has_moved_is_recorded(run, corpus_file):
     assert run.corpus()["name"] == str(moved)
 
 
+def truncate(path):
+    """Cut a file near its middle, before the colon of a key: never between two lines."""
+    content = path.read_bytes()
+    middle = len(content) // 2
+    colon = content.find(b":", middle)
+    os.truncate(path, max(middle, colon))
+
+
 DAMAGES = {
-    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "truncated": truncate,
     "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "deleted": Path.unlink,
     "garbage": lambda path: path.write_bytes(b"\xffgarbage\n" * 9),
