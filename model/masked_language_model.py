@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from model.modern import NORM_EPS, ModernEncoder, linear
+from model.modern import ModernEncoder, linear, norm
 
 
 class MaskedLanguageModel(nn.Module):
@@ -18,8 +18,7 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         d_model = encoder.embedding.embedding_dim
         self.encoder = encoder
-        norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
-        self.head = nn.Sequential(linear(d_model, d_model), nn.GELU(), norm)
+        self.head = nn.Sequential(linear(d_model, d_model), nn.GELU(), norm(d_model))
         self.decoder_bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
 
     def forward(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.documents import places_in, same_document
+from model.documents import masks_of
 from model.embedding import Embedding
 from model.ngrams import NgramEmbedding
 
@@ -21,23 +21,24 @@ ROTARY_BASE = 10_000.0
 
 def rotary_table(
     seq_len: int, d_head: int, device: torch.device | None = None
-) -> tuple[Tensor, Tensor]:
-    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i
-    twice."""
+) -> Tensor:
+    """Cosines and sines of the angles position * base^(-2i / d_head), each i twice, `[2, seq_len,
+    d_head]`."""
     frequencies = ROTARY_BASE ** -(
         torch.arange(0, d_head, 2, device=device).float() / d_head
     )
     angles = torch.outer(
         torch.arange(seq_len, device=device).float(), frequencies
     ).repeat(1, 2)
-    return angles.cos(), angles.sin()
+    return torch.stack([angles.cos(), angles.sin()])
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, rotary: Tensor) -> Tensor:
     """Rotate queries or keys `[..., seq_len, d_head]`, so that their dot products depend on
     distances only."""
+    cos, sin = rotary.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
-    return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
 def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
@@ -49,6 +50,10 @@ def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
     else:
         nn.init.normal_(layer.weight, std=n_in**-0.5)
     return layer
+
+
+def norm(d_model: int) -> nn.LayerNorm:
+    return nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
 
 
 def select(x: Tensor, positions: Tensor | None) -> Tensor:
@@ -82,8 +87,7 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
+        rotary: Tensor,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
@@ -100,7 +104,7 @@ class Attention(nn.Module):
             )
             # each [batch, n_heads, seq_len, d_head]
             query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)
-            query = rotate(query, cos, sin)
+            query = rotate(query, rotary)
         else:
             to_query, to_key_value = self.query_key_value.weight.split(
                 [d_model, 2 * d_model]
@@ -115,12 +119,12 @@ class Attention(nn.Module):
                 .view(batch, -1, *heads)
                 .transpose(1, 2)
             )
-            rows = positions.unsqueeze(1) % cos.shape[:-1].numel()
-            cos_there = cos.flatten(0, -2)[rows]
-            query = rotate(query, cos_there, sin.flatten(0, -2)[rows])
+            of_all = rotary.flatten(1, -2)
+            rows = positions.unsqueeze(1) % of_all.shape[1]
+            query = rotate(query, of_all[:, rows])
             positions = None
         dropout = self.dropout if self.training else 0.0
-        mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
+        mixed = mix(query, rotate(key, rotary), value, mask, dropout)
         return self.output(
             select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions)
         )
@@ -146,25 +150,20 @@ class Layer(nn.Module):
         self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool
     ):
         super().__init__()
-        self.attention_norm = (
-            nn.Identity()
-            if is_first
-            else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
-        )
+        self.attention_norm = nn.Identity() if is_first else norm(d_model)
         self.attention = Attention(d_model, n_heads, dropout)
-        self.feed_forward_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.feed_forward_norm = norm(d_model)
         self.feed_forward = GeGLU(d_model, d_ff)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
         x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
+        rotary: Tensor,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        mixed = self.attention(self.attention_norm(x), cos, sin, positions, mask)
+        mixed = self.attention(self.attention_norm(x), rotary, positions, mask)
         x = select(x, positions) + self.dropout(mixed)
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
@@ -189,13 +188,13 @@ class ModernEncoder(nn.Module):
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)
-        self.embedding_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.embedding_norm = norm(d_model)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
             Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0)
             for i in range(n_layers)
         )
-        self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.final_norm = norm(d_model)
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.ngrams = ngrams
 
@@ -204,6 +203,7 @@ class ModernEncoder(nn.Module):
         inputs: Tensor,
         positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        **extras: Tensor,
     ) -> Tensor:
         """`attention_mask` `[batch, seq_len]` is the number of each token's document in its window,
         from 1 on, and 0 at padding (or True and False). A token sees its own document only, and
@@ -211,11 +211,22 @@ class ModernEncoder(nn.Module):
 
         With `positions`, indices into `inputs.flatten()`, only the vectors there are returned,
         `[*positions.shape, d_model]`: the last feed-forward runs only there. With `[batch, n]`,
-        whose row i lies in window i, the last attention too has queries only there.
+        whose row i lies in window i, the last attention too has queries only there. `extras` are
+        for the `embedded` of subclasses.
         """
-        return self.encoded(
-            self.embedded(inputs, attention_mask), positions, attention_mask
-        )
+        x = self.embedded(inputs, attention_mask, **extras)
+        rotary = rotary_table(x.shape[1], self.d_head, x.device)
+        x = self.dropout(self.embedding_norm(x))
+        mask = None
+        last_mask = None
+        if attention_mask is not None:
+            mask, last_mask, places = masks_of(attention_mask, positions)
+            rotary = rotary[:, places]  # [2, batch, 1, seq_len, d_head]
+
+        *earlier, last = self.layers
+        for layer in earlier:
+            x = layer(x, rotary, mask=mask)
+        return self.final_norm(last(x, rotary, positions, last_mask))
 
     def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len,
@@ -224,29 +235,3 @@ class ModernEncoder(nn.Module):
             return self.embedding(inputs)
         ngrams = self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
         return self.embedding(inputs) + ngrams
-
-    def encoded(
-        self,
-        x: Tensor,
-        positions: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
-        cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
-        x = self.dropout(self.embedding_norm(x))
-        mask = None
-        last_mask = None
-        if attention_mask is not None:
-            mask = same_document(attention_mask, attention_mask)
-            last_mask = mask
-            places = places_in(mask)
-            cos = cos[places]  # [batch, 1, seq_len, d_head]
-            sin = sin[places]
-            if positions is not None and positions.ndim == 2:
-                of_queries = attention_mask.flatten()[positions]
-                last_mask = same_document(of_queries, attention_mask)
-
-        *earlier, last = self.layers
-        for layer in earlier:
-            x = layer(x, cos, sin, mask=mask)
-        return self.final_norm(last(x, cos, sin, positions, last_mask))

@@ -83,32 +83,20 @@ class NgramEmbedding(nn.Module):
         rows = self.rows(inputs, mask)
         # an exported program has no sparse gradients and no dropout
         if torch.compiler.is_exporting():
-            return (
-                F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table)
-                .sum(-2)
-                .flatten(-2)
-            )
-        is_sparse = self.table.sparse
-        is_text = None if mask is None else mask != 0
-        # the optimizer updates each row that is looked up
-        filters = is_text is not None and is_sparse
-        rows = rows[is_text] if filters else rows.flatten(0, 1)
-        rows = rows.view(-1, rows.shape[1] // self.n_parts)
-        ones = torch.ones(rows.shape, dtype=table.dtype, device=rows.device)
-        weights = F.dropout(ones, self.dropout, self.training)
+            vectors = F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table)
+            return vectors.sum(-2).flatten(-2)
+        weights = torch.ones(rows.shape, dtype=table.dtype, device=rows.device)
+        if mask is not None:
+            weights = weights * (mask != 0).unsqueeze(-1)
+        parts = (-1, rows.shape[2] // self.n_parts)
+        rows = rows.view(parts)
+        weights = F.dropout(weights.view(parts), self.dropout, self.training)
         sums = (
             SumOfRows.apply(table, rows, weights)
-            if is_sparse
+            if self.table.sparse
             else self.table(rows, None, weights)
         )
-        vectors = sums.view(-1, self.n_parts * table.shape[1])
-        if is_text is None:
-            return vectors.view(*inputs.shape, -1)
-        is_text = is_text.unsqueeze(-1)
-        if not is_sparse:
-            return vectors.view(*inputs.shape, -1) * is_text
-        zeros = vectors.new_zeros(*inputs.shape, vectors.shape[1])
-        return zeros.masked_scatter(is_text, vectors)
+        return sums.view(*inputs.shape, -1)
 
     def _load_from_state_dict(  # type: ignore[override]
         self, state_dict: Any, prefix: str, *arguments: Any

@@ -59,8 +59,7 @@ class PairModel(MaskedLanguageModel):
         cls_positions = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)
         if positions.ndim == 2:
             cls_positions = cls_positions[:, None]
-        embedded = self.encoder.embedded(inputs, attention_mask, segments)
         all_positions = torch.cat([positions, cls_positions], dim=-1)
-        x = self.encoder.encoded(embedded, all_positions, attention_mask)
+        x = self.encoder(inputs, all_positions, attention_mask, segments=segments)
         masked, cls = x.split([positions.shape[-1], cls_positions.shape[-1]], dim=-2)
         return self.predict(masked), self.pair_head(cls).flatten()

@@ -38,12 +38,12 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
     with recorded_inputs(attentions) as calls:
         model(ids.unsqueeze(0))
     maps = []
-    for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
+    for attention, (x, rotary, *_) in zip(attentions, calls, strict=True):
         heads = attention.query_key_value(x).view(
             *x.shape[:2], 3, attention.n_heads, -1
         )
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
-        products = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2)
+        products = rotate(query, rotary) @ rotate(key, rotary).transpose(-1, -2)
         maps.append((products / query.shape[-1] ** 0.5).softmax(-1).squeeze(0))
 
     return torch.stack(maps)

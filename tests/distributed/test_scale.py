@@ -52,7 +52,7 @@ def test_operations():
         FlopCounterMode(display=False) as counted,
         torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
     ):
-        layer(x, *rotary_table(length, 32, x.device)).sum().backward()
+        layer(x, rotary_table(length, 32, x.device)).sum().backward()
 
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
 

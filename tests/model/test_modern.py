@@ -30,10 +30,10 @@ def test_the_model_is_bidirectional(model, changed):
 
 def test_only_distances_between_characters_matter():
     """Rotary positions: the product of a rotated query and a rotated key depends on their distance."""
-    cos, sin = rotary_table(20, 8)
+    rotary = rotary_table(20, 8)
     query, key = torch.randn(2, 8, generator=generator())
-    queries = rotate(query.expand(20, 8), cos, sin)
-    keys = rotate(key.expand(20, 8), cos, sin)
+    queries = rotate(query.expand(20, 8), rotary)
+    keys = rotate(key.expand(20, 8), rotary)
     products = queries @ keys.T
 
     for distance in range(-19, 20):

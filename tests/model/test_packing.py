@@ -103,8 +103,5 @@ def test_nor_do_gradients_differ(model):
     )
     for name, gradient in apart.items():
         packed_gradient = together[name]
-        if gradient.is_sparse:
-            rows = gradient.coalesce().indices()
-            assert packed_gradient.coalesce().indices().equal(rows)
         difference = packed_gradient.to_dense() - gradient.to_dense()
         assert difference.abs().max() < 1e-7
