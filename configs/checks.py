@@ -5,7 +5,7 @@ from typing import Any
 
 from configs.branch import is_reference
 from configs.keys import ConfigError, did_you_mean
-from configs.masking import STRATEGY_NAMES
+from configs.strategies import STRATEGY_NAMES
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from training.schedule import masking_rates

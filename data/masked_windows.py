@@ -19,6 +19,8 @@ class MaskedWindows:
     ):
         self.windows = windows
         self.masker = masker
+        # whether the masks to come depend on the model's losses
+        self.learns = masker.learns
 
     def draw(
         self, batch_size: int, seq_len: int, masking_prob: float, progress: float
@@ -31,14 +33,8 @@ class MaskedWindows:
         )
         return batch._replace(attention_mask=documents, extras=drawn.extras)
 
-    @property
-    def learns(self) -> bool:
-        """Whether the masks to come depend on the model's losses."""
-        return self.masker.learns
-
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
-        assert isinstance(self.masker, Masker)  # the only one that learns
-        self.masker.observe(batch, losses)
+        self.masker.observe(batch, losses)  # type: ignore[union-attr]
 
     def state_dict(self) -> dict[str, Any]:
         return {

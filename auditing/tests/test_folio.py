@@ -5,6 +5,7 @@ The audit does not need Folio; these tests are skipped without it.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from auditing.tests.museum.exhibit import MASK, N_ORDINARY, RATE, Pair, TensorMa
 
 pytest.importorskip("data.masking", reason="Folio is not importable")
 
-from data.masking import MLM, Corruption, Masker
+from data.masking import MLM, Corruption, Masker, SegmentMasker
 from data.masking.strategies import STRATEGIES
 from data.play.floor import Floor
 from data.play.grammar import grammar, play
@@ -37,7 +38,7 @@ def folio_mlm(seed: int) -> TensorMasker:
 
 
 def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
-    """Folio's Masker: exactly round(rate * length) positions per window, at random offsets of a
+    """Folio's maskers: exactly round(rate * length) positions per window, at random offsets of a
     play."""
 
     def make(seed: int) -> TensorMasker:
@@ -45,9 +46,11 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
         weights = torch.zeros(TensorMasker.n_tokens).index_fill(
             0, torch.arange(N_ORDINARY), 1.0
         )
-        masker = Masker(
+        kind = Masker
+        if strategy != "random":
+            kind = partial(SegmentMasker, segmenter=STRATEGIES[strategy](text))
+        masker = kind(
             Corruption(mask_token=MASK, random_token_weights=weights),
-            segmenter=STRATEGIES[strategy](text),
             seed=seed,
             device=torch.device("cpu"),
             no_mask_tokens=range(N_ORDINARY, TensorMasker.n_tokens),

@@ -25,7 +25,15 @@ class MLM:
         randomize_prob: float = 0.1,
         no_change_prob: float = 0.1,
     ):
-        """`no_mask_tokens` are never selected and never drawn as random tokens."""
+        """`no_mask_tokens` are never selected and never drawn as random tokens. Raises ValueError if
+        a share is negative, or both are above 1 together."""
+        if (
+            min(randomize_prob, no_change_prob) < 0
+            or randomize_prob + no_change_prob > 1
+        ):
+            raise ValueError(
+                "randomize_prob and no_change_prob must be at least 0 and at most 1 together"
+            )
         self.n_tokens = n_tokens
         self.padding_token = padding_token
         self.mask_token = mask_token

@@ -52,7 +52,6 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
             [128 * i + batch.positions for i, batch in enumerate(batches)]
         ),
         labels=torch.cat([batch.labels for batch in batches]),
-        offsets=torch.cat([batch.offsets for batch in batches]),
     )
 
     apart, _ = gradients_of(configs, batches)

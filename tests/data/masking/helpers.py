@@ -2,7 +2,7 @@
 
 import torch
 
-from data.masking import Corruption, Masker
+from data.masking import Corruption, SegmentMasker
 from data.masking.segmenters import Segmenter
 from data.masking.units import CorpusUnits
 from data.vocabulary import Vocabulary
@@ -32,7 +32,7 @@ def masker_of(corpus, segmenter, **settings):
         mask_token=vocabulary.mask_token, random_token_weights=weights
     )
     settings = {"seed": 0, "device": CPU, **settings}
-    masker = Masker(corruption, segmenter=segmenter, **settings)
+    masker = SegmentMasker(corruption, segmenter=segmenter, **settings)
     return masker, vocabulary.encode(corpus)
 
 

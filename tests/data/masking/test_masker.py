@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from data.batch import IGNORED_LABEL
-from data.masking import Corruption, Masker
+from data.masking import Corruption, Masker, SegmentMasker
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
 from tests.data.masking.helpers import (
@@ -27,7 +27,10 @@ def masker(weights=EQUAL, randomize_prob=0.1, no_change_prob=0.1, seed=0, **sett
         randomize_prob=randomize_prob,
         no_change_prob=no_change_prob,
     )
-    return Masker(corruption, segmenter=Characters(), seed=seed, device=CPU, **settings)
+    options = {"seed": seed, "device": CPU, **settings}
+    if {"static_text_len", "corrupt_units"} & settings.keys():
+        return SegmentMasker(corruption, segmenter=Characters(), **options)
+    return Masker(corruption, **options)
 
 
 def masked(masker, tokens, masking_prob):
@@ -42,12 +45,13 @@ def test_the_masks_of_random_are_the_same_in_every_version(static, digest):
     """Losses of the preset `quick` can be compared across versions only if its masks stay the same."""
     tokens = torch.arange(4_000) * 7 % N_CHARS
     weights = torch.cat([torch.ones(N_CHARS), torch.zeros(2)])
-    drawn = masker(weights, seed=7, static_text_len=len(tokens) if static else 0)
+    options = {"static_text_len": len(tokens)} if static else {}
+    drawn = masker(weights, seed=7, **options)
     seen = hashlib.sha256()
     for seq_len, masking_prob in ((32, 0.3), (256, 0.15), (2, 0.5)):
         at = torch.arange(8 * seq_len).view(8, seq_len) + 11
         batch = drawn(tokens[at], at, masking_prob)
-        for tensor in batch[:4]:
+        for tensor in (*batch[:3], at.flatten()[batch.positions]):
             seen.update(tensor.numpy().tobytes())
 
     assert seen.hexdigest().startswith(digest)
@@ -148,8 +152,10 @@ def test_no_unit_of_packed_windows_crosses_a_border_and_padding_is_never_selecte
 def test_one_document_without_padding_is_masked_as_without_a_mask():
     tokens = text(8, 32)
     offsets = torch.arange(32).expand(8, 32)
-    plain = masker()(tokens, offsets, 0.15)
-    packed = masker()(tokens, offsets, 0.15, documents=torch.ones_like(tokens))
+    plain = masker(corrupt_units=False)(tokens, offsets, 0.15)
+    packed = masker(corrupt_units=False)(
+        tokens, offsets, 0.15, documents=torch.ones_like(tokens)
+    )
 
     for expected, tensor in zip(plain[:4], packed[:4], strict=True):
         assert torch.equal(tensor, expected)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from configs.experiment import configs_of
-from configs.masking import segmenter_of
+from configs.segment_masker import segmenter_of
 from data.batch import IGNORED_LABEL
 from data.corpus import Corpus, CorpusError
 from data.masking.scripts import UNSPACED

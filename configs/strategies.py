@@ -1,13 +1,43 @@
-"""Masking with several strategies."""
+"""The options of `masking.strategy` that mask units of several characters, and mixtures of them."""
 
 from typing import TYPE_CHECKING
 
 from labml.configs import option
 
-from configs.masking import MaskingConfigs, build_masker
+from configs.masking import MaskingConfigs
 
 if TYPE_CHECKING:
     from data.masking import Masker
+
+# of `data.masking.strategies`, which imports PyTorch
+STRATEGY_NAMES = (
+    "random",
+    "whole_word",
+    "span",
+    "span_characters",
+    "entity",
+    "frequency",
+    "contextual",
+    "pmi",
+    "semantic",
+    "syntax",
+    "adaptive",
+)
+
+
+def _register(name: str) -> None:
+    def masker(c: MaskingConfigs) -> "Masker":
+        from configs.segment_masker import build_masker
+        from data.masking.strategies import STRATEGIES
+
+        return build_masker(c, STRATEGIES[name])
+
+    option(MaskingConfigs.strategy, name)(masker)
+
+
+# `configs.masking` registers `random`
+for _name in STRATEGY_NAMES[1:]:
+    _register(_name)
 
 
 @option(MaskingConfigs.strategy)
@@ -15,6 +45,7 @@ def mixture(c: MaskingConfigs) -> "Masker":
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
     from configs.own_code import own_strategy
     from configs.references import load
+    from configs.segment_masker import build_masker
     from data.masking.strategies import STRATEGIES
     from data.masking.units import Mixture
 
