@@ -1,6 +1,6 @@
-"""A batch, which one training step reads, and the protocol of the sources that draw batches."""
+"""A batch, which one training step reads. `data.batch_contract` has the protocol of its sources."""
 
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -33,26 +33,3 @@ class Batch(NamedTuple):
         if self.inputs.device == device:
             return self
         return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), self)
-
-
-class BatchSource(Protocol):
-    """Draws the batches of a training. `data.masked_windows.MaskedWindows` is Folio's own.
-
-    With several processes, each one draws the same batches and takes its share of their windows.
-    A source that learns from the losses also has an attribute `learns = True` and a method
-    `observe(batch, losses)`: `losses` are the model's, in nats, in the shape of `batch.positions`.
-    """
-
-    def draw(
-        self, batch_size: int, seq_len: int, masking_prob: float, progress: float
-    ) -> Batch:
-        """A batch with inputs `[batch_size, seq_len]`, on any device. `masking_prob` is the masking
-        rate of the stage; `progress` is the share of the training budget that is spent."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that decides the batches still to be drawn, for checkpoints and to repeat a
-        draw: numbers, strings, lists, dicts and tensors."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...

@@ -1,8 +1,33 @@
-"""Checks that the batches of a user's source keep the contract of `data.batch`."""
+"""The contract of a source of batches: its protocol, and a check of the batches of a user's."""
+
+from typing import Any, Protocol
 
 import torch
 
 from data.batch import IGNORED_LABEL, Batch
+
+
+class BatchSource(Protocol):
+    """Draws the batches of a training. `data.masked_windows.MaskedWindows` is Folio's own.
+
+    With several processes, each one draws the same batches and takes its share of their windows.
+    A source that learns from the losses also has an attribute `learns = True` and a method
+    `observe(batch, losses)`: `losses` are the model's, in nats, in the shape of `batch.positions`.
+    """
+
+    def draw(
+        self, batch_size: int, seq_len: int, masking_prob: float, progress: float
+    ) -> Batch:
+        """A batch with inputs `[batch_size, seq_len]`, on any device. `masking_prob` is the masking
+        rate of the stage; `progress` is the share of the training budget that is spent."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides the batches still to be drawn, for checkpoints and to repeat a
+        draw: numbers, strings, lists, dicts and tensors."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> None:
