@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data import corpus
 from runs.files import locked
-from training.switches import set_for_kept_code
+from training.switches.compiler import set_for_kept_code
 
 CACHE_VARIABLE = (
     "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
