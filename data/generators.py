@@ -1,4 +1,4 @@
-"""Saved states of random generators."""
+"""Sets random generators to saved states, to resume a run."""
 
 import zlib
 from collections.abc import Mapping
@@ -19,19 +19,11 @@ def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
         generator.manual_seed(zlib.crc32(state.cpu().numpy().tobytes()))
 
 
-def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The states of PyTorch's own generators, which dropout uses, for the CPU and for `device`."""
-    of_device = (
-        {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    )
-    return {"cpu": torch.get_rng_state()} | of_device
-
-
 def restore_rng_states(
     states: Mapping[str, torch.Tensor], device: torch.device
 ) -> None:
-    """Set PyTorch's own generators to what `rng_states` returned, possibly on another kind of
-    device."""
+    """Set PyTorch's own generators to what `training.step.rng_states` returned, possibly on another
+    kind of device."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)

@@ -40,9 +40,9 @@ class ValidationSet:
     def without_unknown(self, masked: torch.Tensor) -> torch.Tensor:
         """Other masks `[n_windows, 256]` of the windows, without positions that hold `[UNK]`."""
         masked = masked.to(self.windows.device)
-        return (
-            masked if self.unknown is None else masked & (self.windows != self.unknown)
-        )
+        if self.unknown is None:
+            return masked
+        return masked & (self.windows != self.unknown)
 
 
 def validation_set(
@@ -64,12 +64,10 @@ def validation_set(
             f" {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
         )
 
-    kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
-    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[
-        torch.from_numpy(kept)
-    ]
+    kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round()
+    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[kept]
     windows = windows.to(device).long()
-    masked = protocol_masks(len(windows)).to(windows.device)
+    masked = protocol_masks(len(windows))
     validation = ValidationSet(windows, masked, unknown)
     validation = replace(validation, masked=validation.without_unknown(masked))
     if not validation.masked.any():

@@ -76,15 +76,11 @@ class Vocabulary:
 
         Raises ValueError, naming the first unknown character, if there is no `[UNK]`.
         """
-        codes = np.frombuffer(
-            text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32
-        )
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         ids = self._id_of_code[codes]
         if (ids < 0).any():
-            raise ValueError(
-                f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary"
-            )
-
+            unknown = text[(ids < 0).argmax()]
+            raise ValueError(f"the character {unknown!r} is not in the vocabulary")
         return torch.from_numpy(ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[torch.Tensor]:
@@ -96,11 +92,9 @@ class Vocabulary:
     def _id_of_code(self) -> np.ndarray:
         """The id of each code point; for those that the vocabulary does not have `[UNK]`, or -1
         without it."""
-        unknown = -1 if self.unknown_token is None else self.unknown_token
-        id_of_code = np.full(sys.maxunicode + 1, unknown)
-        id_of_code[[ord(character) for character in self.characters]] = np.arange(
-            self.n_ordinary
-        )
+        id_of_code = np.full(sys.maxunicode + 1, self._id_of.get(UNK, -1))
+        codes = [ord(character) for character in self.characters]
+        id_of_code[codes] = np.arange(self.n_ordinary)
         return id_of_code
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
@@ -158,16 +152,13 @@ def characters_of(
         )
 
     characters |= set(extra)
-    n = len(characters)
-    if n > MOST_CHARACTERS:
+    if len(characters) > MOST_CHARACTERS:
         raise CorpusError(
-            f"data.corpus: {n:,} different characters are too many tokens (at most"
+            f"data.corpus: {len(characters):,} different characters are too many tokens (at most"
             f" {MOST_CHARACTERS:,}): set data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to"
             " read rare characters as [UNK]"
         )
-
     special = [PAD, MASK]
     if not counts.keys() <= characters:
         special.append(UNK)
-
     return Vocabulary(characters, [*special, *special_tokens])
