@@ -6,17 +6,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from configs.command_line.command import SETTINGS, config_of
+from configs.command_line.command import SETTINGS, Command, config_of
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
 from data.tokens import SUBWORDS
 from data.tokens.subwords import SubwordVocabulary
 from data.vocabulary import Vocabulary
 from distributed.sharding import sharded_like, whole
+from runs.find import find_run
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_checkpoint
 
 MAY_DIFFER = {"model.dropout", "model.ngram_dropout"}
+
+
+def copy_initial_weights(
+    model: nn.Module, vocabulary: Vocabulary, command: Command
+) -> None:
+    """Copy the weights of the run that the key `initial_weights` names, if it names one."""
+    initial = command.values["initial_weights"]
+    if initial:
+        run = find_run(initial, command.logs)
+        copy_weights(model, vocabulary, command.values, run)
 
 
 @torch.no_grad()
