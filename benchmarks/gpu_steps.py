@@ -26,6 +26,7 @@ from benchmarks.command import key_words, recipe
 from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer_keys
 from benchmarks.trials import RUNS, last_losses, run_in, start, train
 from benchmarks.turns import in_words, take_turns
+from configs.acceleration import compiled_objective, cuda_graphs
 from configs.callbacks import callbacks_of
 from configs.command_line.command import PRESETS, read_config, resolve
 from configs.devices import best_device
@@ -194,8 +195,13 @@ def graph(step: Step) -> None:
     eager = configs_of(step.values({"training.cuda_graph": False}))
     replayed = configs_of(step.values({"training.cuda_graph": True}))
     lines: list[str] = []
-    if replayed.cuda_graphs:
-        replayed.cuda_graphs.report = lines.append
+    for configs in (eager, replayed):
+        if compiled := compiled_objective(configs):
+            configs.update.objective = compiled  # type: ignore[bad-assignment]
+    graphs = cuda_graphs(replayed)
+    if graphs:
+        graphs.report = lines.append
+        replayed.step.run_update = graphs
     stages = eager.training.all_stages
     n_steps = 2 + EAGER_STEPS if step.is_dry else 200 // len(stages)
 
@@ -210,7 +216,7 @@ def graph(step: Step) -> None:
             f"windows of {stage.seq_len}: last losses", *losses, limit=1e-2
         )
 
-    recorded = "all" if replayed.cuda_graphs else "none without CUDA"
+    recorded = "all" if graphs else "none without CUDA"
     step.add("recorded", lines or recorded, not lines)
 
 

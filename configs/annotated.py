@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def transformer(c: ModelConfigs) -> "nn.Module":
     from labml_nn.transformers import TransformerConfigs
 
+    from configs.model_contract import check_length
     from model.labml_transformer import LabmlTransformer
 
     if c.d_model % 2:
@@ -33,9 +34,11 @@ def transformer(c: ModelConfigs) -> "nn.Module":
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
         setattr(parts, key, getattr(c, key))
     parts.ffn.d_ff = c.d_ff
-    return LabmlTransformer(
+    model = LabmlTransformer(
         encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator
     )
+    check_length(model, c.root())
+    return model
 
 
 @option(MaskingConfigs.strategy, "labml_nn")

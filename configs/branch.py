@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from labml.configs import BaseConfigs
 
+from distributed.launch import n_started
+
 REFERENCE = re.compile(r".+\.py:[^\W\d]\w*", re.DOTALL)  # to the user's own code
 
 
@@ -26,6 +28,11 @@ class Branch(BaseConfigs):
 def is_reference(value: Any) -> bool:
     """Whether a value names the user's own code, `file.py:name`."""
     return isinstance(value, str) and REFERENCE.fullmatch(value) is not None
+
+
+def is_sharded(root: Any) -> bool:
+    """Whether each of several processes has a part of the model."""
+    return root.training.parallel == "fsdp" and n_started() > 1
 
 
 def derived_seed(seed: int, stream: str) -> int:

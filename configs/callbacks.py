@@ -4,8 +4,10 @@ import math
 
 import torch
 
+from configs.acceleration import compiled_objective, cuda_graphs
+from configs.branch import is_sharded
 from configs.compiled_code import kept_code
-from configs.experiment import Configs, is_sharded
+from configs.experiment import Configs
 from configs.keys import ConfigError
 from configs.own_code import own_callback
 from data.references.losses import unigram_loss, without_counting
@@ -33,7 +35,7 @@ from training.callbacks.speed import ShareOfPeak
 from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
-from training.switches import let_compiled_code_change_threads
+from training.switches.compiler import let_compiled_code_change_threads
 from training.tracking import Tracking
 
 
@@ -73,15 +75,15 @@ def callbacks_of(
         callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))
-    if c.compiled:
-        callbacks.append(Compiler(c.compiled, around=kept_code))
+    if compiled := compiled_objective(c):
+        callbacks.append(Compiler(compiled, around=kept_code))
     if may_choose_threads(c):
-        if c.compiled:
+        if compiled:
             let_compiled_code_change_threads()
         callbacks.append(ThreadChoice())
 
-    if c.cuda_graphs:
-        callbacks.append(c.cuda_graphs)
+    if graphs := cuda_graphs(c):
+        callbacks.append(graphs)
     if c.sample.every_evaluations:
         callbacks.append(
             Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations)
@@ -106,7 +108,10 @@ def simple_losses(c: Configs) -> dict[str, float]:
 
 def recorder(c: Configs, run: RunFolder) -> Recorder:
     facts = environment(
-        c.torch_device, c.compiled is not None, c.training.autocast, n_started()
+        c.torch_device,
+        c.training.compile and not is_sharded(c),
+        c.training.autocast,
+        n_started(),
     )
     in_background = c.torch_device.type != "cpu" and not is_sharded(c)
     return in_all_processes(Recorder)(run, facts, in_background=in_background)

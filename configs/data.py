@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from labml.configs import option
 
 from configs.branch import Branch, derived_seed, is_reference
-from configs.keys import ConfigError, Key
+from configs.keys import ConfigError, Key, Share
 from data.tokens import CHARACTERS
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class DataConfigs(Branch):
         ),
     ] = ""
     unknown_below: Annotated[
-        float, Key("characters rarer than this share become [UNK]", low=0, high=1)
+        float, Share("characters rarer than this share become [UNK]")
     ] = 0.0
     extra_characters: Annotated[
         str,
@@ -118,7 +118,6 @@ def corpus(c: DataConfigs) -> "Corpus":
 
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
-    from data.tokens.choose import share_lost, vocabulary_of
     from data.vocabulary import CLS, SEP, characters_of
 
     special_tokens: tuple[str, ...] = ()
@@ -126,22 +125,11 @@ def vocabulary(c: DataConfigs) -> "Vocabulary":
         special_tokens = (CLS, SEP)
     elif c.loaded.has_documents:
         special_tokens = (SEP,)
-    if c.tokens == CHARACTERS:
-        made: Vocabulary = characters_of(
-            c.loaded.counts, c.extra_characters, c.unknown_below, special_tokens
-        )
-    elif is_reference(c.tokens):
-        from configs.own_code import own_vocabulary
+    if c.tokens == CHARACTERS and not c.unknown_below:
+        return characters_of(c.loaded.counts, c.extra_characters, 0.0, special_tokens)
+    from configs.vocabularies import other_vocabulary
 
-        made = own_vocabulary(c.tokens, special_tokens)
-    else:
-        made = vocabulary_of(c.tokens, c.loaded, special_tokens, announce)
-
-    lost = share_lost(made, c.loaded.training)
-    if lost:
-        announce(f"data.tokens={c.tokens}: {lost}")
-
-    return made
+    return other_vocabulary(c, special_tokens, announce)
 
 
 @option(DataConfigs.stored_tokens)
@@ -156,10 +144,9 @@ def token_ids(c: DataConfigs) -> "tuple[torch.Tensor, ...]":
     memory-mapped."""
     if c.stored_tokens:
         return c.stored_tokens.training.ids, c.stored_tokens.validation.ids
-    return tuple(
-        c.vocabulary.encode(text).to(c.root().torch_device)
-        for text in (c.loaded.training, c.loaded.validation)
-    )
+    device = c.root().torch_device
+    training = c.vocabulary.encode(c.loaded.training).to(device)
+    return training, c.vocabulary.encode(c.loaded.validation).to(device)
 
 
 @option(DataConfigs.counts)
@@ -170,10 +157,8 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
     if c.stored_tokens:
         stored = c.stored_tokens
         return stored.training.counts[:n], stored.validation.counts[:n]
-    training, validation = (
-        ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids)
-    )
-    return training, validation
+    training = c.training_ids.cpu().bincount(minlength=n)
+    return training, c.validation_ids.cpu().bincount(minlength=n)
 
 
 @option(DataConfigs.is_packed)

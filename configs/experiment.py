@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
 
-from configs import annotated, mixture  # noqa: F401, they register options
-from configs.branch import Branch, derived_seed, is_reference
+from configs import annotated, strategies  # noqa: F401, they register options
+from configs.branch import Branch, derived_seed, is_reference, is_sharded
 from configs.data import DataConfigs
-from configs.keys import ConfigError, Key
+from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.training import ObjectiveConfigs, TrainingConfigs
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from data.batch import BatchSource
-    from training.compilation import Compiled
-    from training.cuda_graph import CudaGraphs
+    from data.batch_contract import BatchSource
     from training.evaluation import Evaluator
     from training.loop import Trainer
     from training.objective import MaskedObjective
@@ -38,7 +36,7 @@ class CheckpointConfigs(Branch):
     """Keys `checkpoint.*`."""
 
     every_seconds: Annotated[
-        float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)
+        float, Key("seconds between checkpoints", above=0, resume=True)
     ] = 60.0
 
 
@@ -46,7 +44,7 @@ class SampleConfigs(Branch):
     """Keys `sample.*`."""
 
     every_evaluations: Annotated[
-        int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)
+        int, Key("evaluations per sample; 0: none", low=0, resume=True)
     ] = 5
     prompts: Annotated[
         list,
@@ -94,9 +92,7 @@ class Configs(BaseConfigs):
 
     torch_device: "torch.device"
     network: "nn.Module"
-    compiled: "Compiled | None"
     update: "Update"
-    cuda_graphs: "CudaGraphs | None"
     source: "BatchSource"
     step: "TrainingStep"
     schedule: Schedule
@@ -126,7 +122,7 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 def torch_device(c: Configs) -> "torch.device":
     import torch
 
-    from training.switches import set_for_device
+    from training.switches.device import set_for_device
 
     device = torch.device(c.device)
     if (
@@ -137,90 +133,26 @@ def torch_device(c: Configs) -> "torch.device":
     return device
 
 
-def is_sharded(c: Configs) -> bool:
-    return c.training.parallel == "fsdp" and n_started() > 1
-
-
 @option(Configs.network)
 def network(c: Configs) -> "nn.Module":
     """The model with its initial weights, which depend on the seed alone, not on earlier random
     draws."""
     import torch
 
-    from data.protocol import WINDOW_LEN
-
     torch.manual_seed(derived_seed(c.seed, "weights"))
     if is_sharded(c):
-        from distributed.sharding import sharded
+        from configs.model_contract import sharded_network
 
-        model = sharded(lambda: c.model.architecture, c.torch_device)
-    else:
-        model = c.model.architecture.to(c.torch_device)
-    name = c.name_of("model.architecture")
-    # the validation has windows of its own length
-    longest = max(WINDOW_LEN, *(row["seq_len"] for row in c.training.stages))
-    max_seq_len = getattr(model, "max_seq_len", longest)
-    if longest > max_seq_len:
-        raise ConfigError(
-            f"{name}: it reads at most {max_seq_len:,} tokens, but the longest windows of training.stages"
-            f" and of the validation have {longest:,}"
-        )
-    check_contract(model, name, longest, c.data.vocabulary.n_tokens, c.torch_device)
-    return model
+        return sharded_network(c)
+    return c.model.architecture.to(c.torch_device)
 
 
-def check_contract(
-    model: "nn.Module", name: str, seq_len: int, n_tokens: int, device: "torch.device"
-) -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it, with windows of
-    this length; uses no random numbers."""
-    import torch
-
-    inputs = torch.zeros(2, seq_len, dtype=torch.int64, device=device)
-    last = inputs.numel() - 1
-    calls = [[1, seq_len, last], [[1, seq_len - 1], [seq_len, last]]]
-    for call in calls:
-        positions = torch.tensor(call, device=device)
-        sizes = list(positions.shape)
-        expected = [*sizes, n_tokens]
-        contract = (
-            f"called with inputs [2, {seq_len}] and positions {sizes},"
-            f" it must return logits {expected}"
-        )
-        try:
-            with (
-                torch.random.fork_rng([device] if device.type == "cuda" else []),
-                torch.no_grad(),
-            ):
-                shape = list(model(inputs, positions).shape)
-        except Exception as error:  # whatever a user's model raises
-            from configs.references import line_of
-
-            reason = line_of(error) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{name}: {contract}, but raises {reason}") from error
-        if shape != expected:
-            raise ConfigError(f"{name}: {contract}, not {shape}")
-
-
-@option(Configs.compiled)
-def compiled(c: Configs) -> "Compiled | None":
-    """The objective of the training, compiled; the compiler does not know the hooks that gather a
-    sharded layer."""
-    from training.compilation import Compiled
-
-    return (
-        in_all_processes(Compiled)(eager_objective(c))
-        if c.training.compile and not is_sharded(c)
-        else None
-    )
-
-
-def eager_objective(c: Configs) -> "MaskedObjective":
+def objective_of(c: Configs) -> "MaskedObjective":
     from training.objective import MaskedObjective
     from training.pair_objective import PairObjective
 
-    objective = PairObjective if c.objective.pairs else MaskedObjective
-    return objective(c.objective.loss)
+    kind = PairObjective if c.objective.pairs else MaskedObjective
+    return kind(c.objective.loss)
 
 
 @option(Configs.update)
@@ -229,21 +161,11 @@ def update(c: Configs) -> "Update":
 
     return in_all_processes(Update)(
         c.network,
-        c.compiled or eager_objective(c),
+        objective_of(c),
         c.training.optimizer,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
     )
-
-
-@option(Configs.cuda_graphs)
-def cuda_graphs(c: Configs) -> "CudaGraphs | None":
-    """On a GPU, updates are recorded and repeated; what processes exchange cannot be recorded."""
-    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
-        return None
-    from training.cuda_graph import CudaGraphs, can_record
-
-    return CudaGraphs(c.update) if can_record(c.update) else None
 
 
 @option(Configs.source)
@@ -251,7 +173,7 @@ def source(c: Configs) -> "BatchSource":
     if c.data.batches:
         from configs.own_code import own_batches
 
-        return own_batches(c, eager_objective(c))
+        return own_batches(c, objective_of(c))
     if c.data.is_packed:
         from configs.windows import check_takes_mask
 
@@ -264,13 +186,17 @@ def source(c: Configs) -> "BatchSource":
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
     from training.step import TrainingStep
-    from training.switches import set_threads
+    from training.switches.device import set_threads
 
     set_threads(c.training.threads)
-    return in_all_processes(TrainingStep)(
+    kind = TrainingStep
+    if getattr(c.source, "learns", False):
+        from training.learning_step import LearningStep
+
+        kind = LearningStep
+    return in_all_processes(kind)(
         c.source,
         c.update,
-        run_update=c.cuda_graphs,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
     )
@@ -305,8 +231,7 @@ def evaluator(c: Configs) -> "Evaluator":
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    """The training loop without the callbacks of `configs.callbacks`, one of which compiles before
-    the first step."""
+    """The training loop without the callbacks of `configs.callbacks`."""
     from training.clock import TrainingClock
     from training.loop import Trainer
 

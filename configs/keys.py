@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from labml.configs import BaseConfigs
@@ -38,7 +39,7 @@ class Key:
     text: str  # one line of --help, with the unit
     above: float = -math.inf
     low: float = -math.inf
-    high: float = math.inf
+    high: float = 10**15
     choices: tuple[str, ...] = ()
     resume: bool = False  # whether a resumed run may change it
     compared: bool = (
@@ -47,6 +48,10 @@ class Key:
     reference: bool = (
         False  # whether its value may be the user's own code, `file.py:name`
     )
+
+
+# a share of something, from 0 to 1
+Share = partial(Key, low=0, high=1)
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Setting:
         words = _TYPE_NAMES[self.kind]
         if math.isfinite(key.above):
             words += f" above {key.above:,} and at most {key.high:,}"
-        elif math.isfinite(key.high):
+        elif math.isfinite(key.low):
             words += f" from {key.low:,} to {key.high:,}"
         return words + (", or null" if self.optional else "")
 

@@ -59,15 +59,20 @@ def modern(c: ModelConfigs) -> "nn.Module":
     """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and
     n-gram embeddings."""
     from model import MaskedLanguageModel, ModernEncoder
-    from model.pair_model import PairEncoder, PairModel
 
     if c.d_model // c.n_heads % 2:
         raise ConfigError(
             f"model.d_model={c.d_model} / model.n_heads={c.n_heads} is odd: rotary positions need heads"
             " of even size"
         )
-    objective = c.root().objective
-    encoder = (PairEncoder if objective.nsp or objective.sop else ModernEncoder)(
+    make_encoder: Any = ModernEncoder
+    make_model: Any = MaskedLanguageModel
+    if c.root().objective.pairs:
+        from model.pair_model import PairEncoder, PairModel
+
+        make_encoder = PairEncoder
+        make_model = PairModel
+    encoder = make_encoder(
         n_tokens=c.n_tokens,
         d_model=c.d_model,
         n_layers=c.n_layers,
@@ -76,11 +81,7 @@ def modern(c: ModelConfigs) -> "nn.Module":
         dropout=c.dropout,
         ngrams=c.ngram_embedding,
     )
-    return (
-        PairModel(encoder)
-        if isinstance(encoder, PairEncoder)
-        else MaskedLanguageModel(encoder)
-    )
+    return make_model(encoder)
 
 
 @option(ModelConfigs.ngram_embedding)

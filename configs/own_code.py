@@ -16,12 +16,13 @@ from torch.optim import Optimizer
 
 from configs.branch import Branch, is_reference
 from configs.keys import ConfigError
-from configs.masking import MaskingConfigs, build_masker
+from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
+from configs.model_contract import check_own_model
 from configs.references import OwnCode, load, naming_the_line
+from configs.segment_masker import build_masker
 from configs.training import ObjectiveConfigs, TrainingConfigs
-from data.batch import BatchSource
-from data.batch_contract import check_batch
+from data.batch_contract import BatchSource, check_batch
 from data.corpus import Corpus
 from data.documents import stored_documents
 from data.masking import Masker
@@ -61,11 +62,12 @@ def _register(
 
 
 def own_model(c: Branch, own: OwnCode) -> nn.Module:
-    """The user's model; `configs.experiment.check_contract` calls it."""
+    """The user's model, called as the training step calls it."""
     model = own(c)
     own.check_type(model, nn.Module, "a torch.nn.Module")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise own.error("the model has no parameters to train")
+    check_own_model(model, c.root())
     return model
 
 

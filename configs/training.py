@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from labml.configs import option
 
 from configs.branch import Branch
-from configs.keys import ConfigError, Key
+from configs.keys import ConfigError, Key, Share
 from distributed.substitutes import in_all_processes
 from training.schedule import Stage, masking_rates
 
@@ -65,15 +65,15 @@ class TrainingConfigs(Branch):
     """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
     max_steps: Annotated[
-        int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)
+        int | None, Key("stop after this many steps", low=1, resume=True)
     ] = None
     max_chars: Annotated[
         int | None,
-        Key("stop after this many characters", low=1, high=10**15, resume=True),
+        Key("stop after this many characters", low=1, resume=True),
     ] = None
     max_seconds: Annotated[
         float | None,
-        Key("stop after this many seconds", above=0, high=10**9, resume=True),
+        Key("stop after this many seconds", above=0, resume=True),
     ] = 180.0
     stages: Annotated[list, Key(STAGES, resume=True)] = [{"until": 1.0, "seq_len": 64}]
     chars_per_step: Annotated[
@@ -92,39 +92,30 @@ class TrainingConfigs(Branch):
     optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = (
         "muon"
     )
-    learning_rate: Annotated[float, Key(ADAMW_RATE, above=0, high=100)] = 2e-3
+    learning_rate: Annotated[float, Key(ADAMW_RATE, above=0)] = 2e-3
     table_learning_rate: Annotated[
-        float, Key("peak learning rate of the n-gram table", above=0, high=100)
+        float, Key("peak learning rate of the n-gram table", above=0)
     ] = 0.02
-    muon_learning_rate: Annotated[
-        float, Key("peak learning rate of Muon", above=0, high=100)
-    ] = 0.02
+    muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0)] = (
+        0.02
+    )
     muon_momentum: Annotated[
         float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)
     ] = 0.95
-    weight_decay: Annotated[
-        float, Key("weight decay of AdamW and Muon", low=0, high=10)
-    ] = 0.01
+    weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0)] = 0.01
     warmup: Annotated[
         float,
-        Key(
-            "share of the budget with a rising learning rate",
-            low=0,
-            high=1,
-            resume=True,
-        ),
+        Share("share of the budget with a rising learning rate", resume=True),
     ] = 0.05
     decay: Annotated[
         float,
-        Key(
-            "final share of the budget, with a falling rate", low=0, high=1, resume=True
-        ),
+        Share("final share of the budget, with a falling rate", resume=True),
     ] = 0.4
     final_learning_rate: Annotated[
-        float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)
+        float, Share("final rate, as a share of the peak", resume=True)
     ] = 0.01
     grad_norm_clip: Annotated[
-        float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)
+        float, Key("largest norm of the gradients", above=0, resume=True)
     ] = 1.0
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")
@@ -180,21 +171,15 @@ def all_stages(c: TrainingConfigs) -> list[Stage]:
 def autocast(c: TrainingConfigs) -> bool:
     """Whether to compute in bfloat16. `auto` does on GPUs that have it, and for long vectors on
     CPUs that have it."""
-    import torch
-
     from model import MaskedLanguageModel
-    from training.muon import CPU_HAS_BFLOAT16
+    from training.muon import has_bfloat16
 
     if c.precision != "auto":
         return c.precision == "bfloat16"
-    if c.root().torch_device.type == "cpu":
-        is_large = c.root().model.d_model >= 128  # 64 gains 5% at most
-        return (
-            CPU_HAS_BFLOAT16 and is_large and isinstance(c.network, MaskedLanguageModel)
-        )
-    return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(
-        including_emulation=False
-    )
+    device = c.root().torch_device
+    is_long = c.root().model.d_model >= 128  # 64 gains 5% at most
+    gains = is_long and isinstance(c.network, MaskedLanguageModel)
+    return has_bfloat16(device) and (gains or device.type == "cuda")
 
 
 @option(TrainingConfigs.optimizer)
@@ -204,18 +189,20 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
     """
     from training.muon import Muon
 
-    if not hasattr(getattr(c.network, "encoder", None), "layers"):
+    layers = getattr(getattr(c.network, "encoder", None), "layers", None)
+    if layers is None:
         raise ConfigError(
             "training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw"
         )
-    matrices = [p for p in c.network.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
+    matrices = [weight for weight in layers.parameters() if weight.ndim == 2]
+    by_muon = in_all_processes(Muon)(
+        matrices,
+        lr=c.muon_learning_rate,
+        momentum=c.muon_momentum,
+        weight_decay=c.weight_decay,
+    )
     by_adamw, *by_row = adamw_of(c, left_out=matrices)
-    options = {
-        "lr": c.muon_learning_rate,
-        "momentum": c.muon_momentum,
-        "weight_decay": c.weight_decay,
-    }
-    return [by_adamw, in_all_processes(Muon)(matrices, **options), *by_row]
+    return [by_adamw, by_muon, *by_row]
 
 
 @option(TrainingConfigs.optimizer)
@@ -228,10 +215,11 @@ def adamw_of(
 ) -> "list[Optimizer]":
     from training import optimizers
 
-    rate = (
-        c.learning_rate * 128 / c.root().model.d_model
-    )  # the best rate falls so: docs/scaling.md
-    rates = {"learning_rate": rate, "table_learning_rate": c.table_learning_rate}
     return optimizers.adamw(
-        c.network, left_out=left_out, weight_decay=c.weight_decay, **rates
+        c.network,
+        # the best rate falls so: docs/scaling.md
+        learning_rate=c.learning_rate * 128 / c.root().model.d_model,
+        table_learning_rate=c.table_learning_rate,
+        weight_decay=c.weight_decay,
+        left_out=left_out,
     )

@@ -34,12 +34,13 @@ from training.checkpoint import Content, has_shards, is_sharded
 from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
+from training.learning_step import LearningStep
 from training.loop import Now, Trainer
 from training.muon import Muon, orthogonal
-from training.objective import MaskedObjective, Outcome, Sums
+from training.objective import Outcome, Sums
 from training.optimizers import local
 from training.schedule import Stage
-from training.step import TrainingStep, Update
+from training.step import Update
 
 STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
 
@@ -47,13 +48,13 @@ STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
 class Loss(nn.Module):
     """A model with its objective as one module, because PyTorch parallelizes modules."""
 
-    def __init__(self, model: nn.Module, objective: MaskedObjective):
+    def __init__(self, update: Update):
         super().__init__()
-        self.model = model
-        self.objective = objective
+        self.model = update.model
+        self.update = update  # its objective may become a compiled one
 
     def forward(self, batch: Batch) -> Outcome:
-        return self.objective.outcome(self.model, batch)
+        return self.update.objective.outcome(self.model, batch)
 
 
 def part_of(batch: Batch, windows: slice) -> Batch:
@@ -92,7 +93,7 @@ class ParallelUpdate(InAllProcesses, Update):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.is_sharded = is_sharded(next(self.model.parameters()))
-        self.module: Any = Loss(self.model, self.objective)
+        self.module: Any = Loss(self)
         if not self.is_sharded:
             from torch.nn.parallel import (
                 DistributedDataParallel,
@@ -179,7 +180,7 @@ def replace_by_shards(state: dict[str, Any], parameter: torch.Tensor) -> None:
             )
 
 
-class ParallelStep(InAllProcesses, TrainingStep):
+class ParallelStep(InAllProcesses, LearningStep):
     """A source that learns sees the losses of all processes."""
 
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
@@ -363,7 +364,7 @@ class RowWriter(InAllProcesses, Callback):
 
 PARALLEL: dict[type, Callable[..., Any]] = {
     Update: ParallelUpdate,
-    TrainingStep: ParallelStep,
+    LearningStep: ParallelStep,
     Muon: ParallelMuon,
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,

@@ -10,4 +10,4 @@ SUBSTITUTES: dict[type, Callable[..., Any]] = {}
 
 def in_all_processes(kind: type[T]) -> Callable[..., T]:
     """`kind`, or its substitute in a run with several processes."""
-    return SUBSTITUTES[kind] if SUBSTITUTES else kind
+    return SUBSTITUTES.get(kind, kind)

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
+from configs.acceleration import compiled_objective, cuda_graphs
 from configs.callbacks import simple_losses
 from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
@@ -114,14 +115,13 @@ def warmed_up(
     drops the graphs of the row before.
     """
     step = configs.step
-    graphs = configs.cuda_graphs
+    graphs = cuda_graphs(configs)
 
     if graphs:
         graphs.report = report
-    if configs.compiled:
-        configs.compiled.compile(
-            step, configs.training.all_stages, report, kept_code(report)
-        )
+        step.run_update = graphs
+    if compiled := compiled_objective(configs):
+        compiled.compile(step, configs.training.all_stages, report, kept_code(report))
     for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):
         row = list(stages)  # a stage per masking rate
         # the step after the eager ones is recorded

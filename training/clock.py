@@ -15,14 +15,12 @@ class TrainingClock:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._before = 0.0  # seconds counted up to the last start
+        self.before = (
+            0.0  # seconds up to the last start; of the earlier run, if it is resumed
+        )
         self._started: float | None = None
         self._read = 0.0  # the time of the last reading
         self._synchronized = 0.0
-
-    def set(self, seconds: float) -> None:
-        """Set a stopped clock, to resume a run."""
-        self._before = seconds
 
     def start(self) -> None:
         self._synchronize()
@@ -30,7 +28,7 @@ class TrainingClock:
 
     def stop(self) -> None:
         self._synchronize()
-        self._before = self.seconds
+        self.before = self.seconds
         self._started = None
 
     def skip(self) -> None:
@@ -55,12 +53,12 @@ class TrainingClock:
         the queue short.
         """
         if self._started is None:
-            return self._before
+            return self.before
         if time.perf_counter() - self._synchronized > SECONDS_BETWEEN_SYNCHRONIZATIONS:
             self._synchronize()
             self._synchronized = time.perf_counter()
         self._read = time.perf_counter()
-        return self._before + self._read - self._started
+        return self.before + self._read - self._started
 
     def _synchronize(self) -> None:
         if self.device.type != "cpu":

@@ -14,13 +14,14 @@ from runs.errors import first_line
 from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
-from training.switches import set_for_compiler
+from training.switches.compiler import set_for_compiler
 
 Report = Callable[[str], None]
 
 
 class Compiled:
-    """An objective that PyTorch compiles. If compiling fails, training goes on in eager mode."""
+    """A compiled objective, which takes the place of the eager one in a training step. If compiling
+    fails, training goes on in eager mode."""
 
     def __init__(self, objective: MaskedObjective):
         self.counts = objective.counts
@@ -51,6 +52,7 @@ class Compiled:
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
         set_for_compiler(step.update.device, _leave_out(step.update.model))
+        step.update.objective = self  # type: ignore[bad-assignment]
         reason = ""
         try:
             with around, without_side_effects(step):

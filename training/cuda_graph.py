@@ -61,8 +61,9 @@ class CudaGraphs(Callback):
         ] = {}
 
     def begin(self, trainer: Trainer) -> None:
-        """Move optimizer states to the device: PyTorch loads step counts to the CPU if an optimizer
-        is not fused."""
+        """Take the place of the update. Move optimizer states to the device: PyTorch loads step
+        counts to the CPU if an optimizer is not fused."""
+        trainer.training_step.run_update = self
         self.report = trainer.report
         self._pause = trainer.clock.stopped
         for optimizer in self.update.optimizers:

@@ -49,12 +49,11 @@ def masked_outcomes(
     windows: torch.Tensor,
     masked: torch.Tensor,
     mask_token: int,
-    attention_mask: torch.Tensor | None = None,
 ) -> Outcomes:
     """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which
-    are masked, and `attention_mask` has the documents' numbers. Both results are `[n_masked]`,
+    are masked. Both results are `[n_masked]`,
     on the CPU, in the order of `masked.nonzero()`.
     """
     losses = []
@@ -66,15 +65,9 @@ def masked_outcomes(
             tokens = windows[part]
             hidden = masked[part]
             positions = torch.nonzero(hidden.flatten()).flatten()
-            masks = (
-                {}
-                if attention_mask is None
-                else {"attention_mask": attention_mask[part]}
-            )
+            inputs = tokens.masked_fill(hidden, mask_token)
             # MPS has no float64
-            logits = model(
-                tokens.masked_fill(hidden, mask_token), positions, **masks
-            ).cpu()
+            logits = model(inputs, positions).cpu()
             labels = tokens.flatten()[positions].cpu()
             losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
             correct.append(logits.argmax(-1) == labels)
@@ -96,40 +89,31 @@ def evaluate(
     windows = validation.windows
     masked = validation.masked
     outcomes = outcomes_of(model, windows, masked, mask_token)
-    losses, correct = per_window(outcomes, masked)
-    at_seq_len = losses
-    if seq_len < windows.shape[1]:
-        at_seq_len = torch.zeros_like(losses)
-        for tokens, hidden in zip(
-            windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True
-        ):
-            piece_losses, _ = per_window(
-                outcomes_of(model, tokens, hidden, mask_token), hidden
-            )
-            at_seq_len = at_seq_len + piece_losses
+    losses = per_window(outcomes[0], masked)
     n = validation.n_windows
     n_masked = validation.n_masked
     # [n_windows]; their mean is the loss per masked position, also with [UNK]
     per_token = losses / n_masked
+    loss = per_token.mean().item()
+    loss_at_seq_len = loss
+    if seq_len < windows.shape[1]:
+        pieces = zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True)
+        all_losses = [outcomes_of(model, *piece, mask_token)[0] for piece in pieces]
+        loss_at_seq_len = torch.cat(all_losses).mean().item()
     return Evaluation(
-        loss=per_token.mean().item(),
+        loss=loss,
         loss_stderr=(per_token.std() / n**0.5).item() if n > 1 else math.nan,
-        loss_at_seq_len=(at_seq_len / n_masked).mean().item(),
-        accuracy=correct.sum().item() / (n_masked * n),
+        loss_at_seq_len=loss_at_seq_len,
+        accuracy=outcomes[1].double().mean().item(),
         window_losses=losses.numpy(),
         outcomes=outcomes,
     )
 
 
-def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
-    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in
-    float64."""
-    losses, correct = outcomes
+def per_window(losses: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    """The summed loss (nats) of each window, `[n_windows]`, from those of the masked tokens."""
     window = torch.nonzero(masked)[:, 0].cpu()
-    zeros = torch.zeros(len(masked), dtype=torch.float64)
-    return zeros.index_add(0, window, losses), zeros.index_add(
-        0, window, correct.double()
-    )
+    return losses.new_zeros(len(masked)).index_add(0, window, losses)
 
 
 @dataclass(frozen=True)

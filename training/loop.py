@@ -118,7 +118,7 @@ class Trainer:
 
         # the any-order bound, which a callback adds if masking rates alternate
         loss = row.get("loss.bound", row["loss.valid"])
-        best_weights = self.weights() if loss < self.best_loss else None
+        best_weights = self.model.state_dict() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         for callback in self.callbacks:
             callback.evaluated(self, row, best_weights)
@@ -128,7 +128,7 @@ class Trainer:
     def save(self, is_last: bool = False) -> None:
         """Have a callback write a checkpoint (`Recorder`). All processes must call it together."""
         self.wall_seconds = time.monotonic() - self.began
-        weights = self.weights()
+        weights = self.model.state_dict()
         state = self.state_dict()
         for callback in self.callbacks:
             callback.save(self, weights, state, is_last)
@@ -155,9 +155,6 @@ class Trainer:
             "chars": self.chars,
             "seconds": round(self.clock.seconds, 3),
         }
-
-    def weights(self) -> dict[str, Any]:
-        return self.model.state_dict()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         self.model.load_state_dict(weights)

@@ -40,9 +40,9 @@ class Muon(Optimizer):
         momentum: float = 0.95,
     ):
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
-        # PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
-        defaults["capturable"] = False
-        super().__init__(matrices, defaults)
+        # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a
+        # tensor.
+        super().__init__(matrices, defaults | {"capturable": False})
         # see `optimize_or_undo`
         self._step_supports_amp_scaling = True
         self.found_inf: torch.Tensor | None = None
@@ -60,6 +60,7 @@ class Muon(Optimizer):
                 self.update(matrices, group)
 
     def average(self, matrices: list[torch.Tensor], momentum: float) -> None:
+        """Update the moving averages of the gradients."""
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
@@ -121,7 +122,8 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     )  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
 
-    if is_faster_in_bfloat16(x):
+    is_large = x.shape[1] >= 256  # 128 gains little
+    if has_bfloat16(x.device) and (is_large or x.is_cuda):
         x = x.bfloat16()
     # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3.
     # bfloat16 has too few digits for the product of all P.
@@ -136,11 +138,11 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     return x.mT if is_tall else x
 
 
-def is_faster_in_bfloat16(matrices: torch.Tensor) -> bool:
-    if matrices.device.type == "cuda":
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a device has fast instructions for bfloat16."""
+    if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    is_large = matrices.shape[1] >= 256  # 128 gains little
-    return matrices.device.type == "cpu" and CPU_HAS_BFLOAT16 and is_large
+    return device.type == "cpu" and CPU_HAS_BFLOAT16
 
 
 def _factor(gram: torch.Tensor) -> torch.Tensor:

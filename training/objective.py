@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 from data.batch import IGNORED_LABEL, Batch
 
@@ -25,8 +26,7 @@ class Outcome(NamedTuple):
 
     def detached(self) -> "Outcome":
         """The same without the graph of gradients."""
-        sums = {name: total.detach() for name, total in self.sums.items()}
-        return Outcome(self.losses.detach(), sums)
+        return tree_map(torch.Tensor.detach, self)
 
 
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -60,13 +60,12 @@ class MaskedObjective:
 
     def counts(self, batches: Sequence[Batch]) -> Sums:
         """The numbers that the sums over the batches of a step are divided by."""
-        n_labels = torch.stack(
-            [(batch.labels != IGNORED_LABEL).sum() for batch in batches]
-        ).sum()
-        n_positions = sum(batch.positions.numel() for batch in batches)
+        labels = torch.cat([batch.labels.flatten() for batch in batches])
+        # every label has the same weight, whichever batch it is in
+        n_labels = (labels != IGNORED_LABEL).sum()
         return {
-            "n_labels": n_labels,  # every label has the same weight, whichever batch it is in
-            "n_positions": torch.full_like(n_labels, n_positions),
+            "n_labels": n_labels,
+            "n_positions": torch.full_like(n_labels, labels.numel()),
         }
 
     def normalized(self, sums: Sums, counts: Sums) -> torch.Tensor:
@@ -78,6 +77,5 @@ class MaskedObjective:
 def masks_of(batch: Batch) -> dict[str, torch.Tensor]:
     """The attention mask as an argument for the model, if the batch has one: a model that has no
     such argument can train on batches without padding."""
-    return (
-        {} if batch.attention_mask is None else {"attention_mask": batch.attention_mask}
-    )
+    mask = batch.attention_mask
+    return {} if mask is None else {"attention_mask": mask}

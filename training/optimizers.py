@@ -24,8 +24,7 @@ def adamw(
         module for module in model.modules() if isinstance(module, nn.EmbeddingBag)
     ]
     rows: list[Any] = [table.weight for table in tables]
-    elsewhere = {*rows, *left_out}
-    ours = [parameter for parameter in model.parameters() if parameter not in elsewhere]
+    ours = [p for p in model.parameters() if p not in {*rows, *left_out}]
     # Weight decay pulls weights to zero, which is right for matrices and wrong for the scales of
     # norms and for biases.
     groups = [
@@ -39,16 +38,11 @@ def adamw(
 
     if not tables:
         return [by_adamw]
-    make_gradients_sparse(tables)
-    return [by_adamw, RowAdagrad(rows, lr=table_learning_rate)]
-
-
-def make_gradients_sparse(tables: Sequence[nn.EmbeddingBag]) -> None:
-    """Let the tables on a CPU compute sparse gradients. On other devices they stay dense, because
-    counting distinct rows would synchronize; those of sharded tables too."""
     for table in tables:
+        # Dense on other devices, because counting distinct rows would synchronize; and if sharded.
         is_sharded = type(table.weight) is not nn.Parameter
         table.sparse = table.weight.device.type == "cpu" and not is_sharded
+    return [by_adamw, RowAdagrad(rows, lr=table_learning_rate)]
 
 
 def gradients_of(model: nn.Module) -> list[torch.Tensor]:
@@ -56,23 +50,18 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     their rows returned."""
     gradients = []
     for parameter in model.parameters():
-        if parameter.grad is None:
+        gradient = parameter.grad
+        if gradient is None:
             continue
-        if parameter.grad.is_sparse:
-            parameter.grad = coalesced(parameter.grad)
-            gradients.append(parameter.grad.values())
-        else:
-            gradients.append(local(parameter.grad))
+        if gradient.is_sparse:
+            # `SumOfRows` has each row once, in order, which autograd forgets
+            rows = gradient._indices()[0]
+            gradient._coalesced_(bool((rows[1:] > rows[:-1]).all()))
+            parameter.grad = gradient.coalesce()
+            gradient = parameter.grad.values()
+        gradients.append(local(gradient))
 
     return gradients
-
-
-def coalesced(gradient: torch.Tensor) -> torch.Tensor:
-    """A sparse gradient with each row once, in order: as `SumOfRows` makes it, which autograd
-    forgets."""
-    rows = gradient._indices()[0]
-    is_coalesced = bool((rows[1:] > rows[:-1]).all())
-    return gradient._coalesced_(True) if is_coalesced else gradient.coalesce()
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
@@ -124,7 +113,6 @@ class RowAdagrad(Optimizer):
         gradient: Any = table.grad
         rows: Any = slice(None)
         changes = local(gradient)
-
         if gradient.is_sparse:
             rows = gradient.indices()[0]
             changes = gradient.values()

@@ -83,7 +83,7 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     trainer.sums = {
         name: total.to(device, copy=True) for name, total in state["sums"].items()
     }
-    trainer.clock.set(state["seconds"])
+    trainer.clock.before = state["seconds"]
     trainer.training_step.load_state_dict(state["training_step"])
 
     saved = state["callbacks"]

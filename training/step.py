@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from data.batch import Batch, BatchSource
-from data.generators import restore_rng_states, rng_states
+from data.batch import Batch
+from data.batch_contract import BatchSource
+from data.generators import restore_rng_states
 from training.objective import Losses, MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of
 from training.schedule import Stage
@@ -14,33 +15,28 @@ from training.undo import optimize_or_undo
 
 
 class TrainingStep:
-    """Draws batches, and updates the weights. `distributed.parallel` overrides it for several
-    processes."""
+    """Draws batches, and updates the weights. `training.learning_step` is for sources that learn
+    from the losses."""
 
     def __init__(
         self,
         source: BatchSource,
         update: "Update",
         *,
-        # by default `update`; or its CUDA graphs
-        run_update: Callable[..., tuple[Sums, Losses]] | None = None,
         chars_per_step: int,  # in fact tokens; by default, each is a character
         grad_accum_steps: int = 1,  # micro-batches per step
     ):
         self.source = source
         self.update = update
-        self.run_update = run_update or update
+        # its CUDA graphs may take its place
+        self.run_update: Callable[..., tuple[Sums, Losses]] = update
         self.chars_per_step = chars_per_step
         self.grad_accum_steps = grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
         """Take one step at `progress`, the share of the training budget that is spent."""
         batches = self.draw(stage, progress)
-        sums, losses = self.run_update(batches)
-        if getattr(self.source, "learns", False):
-            for batch, batch_losses in zip(batches, losses, strict=True):
-                # what it learns must stay finite
-                self.observe(batch, batch_losses.nan_to_num(posinf=0.0, neginf=0.0))
+        sums, _ = self.run_update(batches)
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[Batch]:
@@ -53,10 +49,6 @@ class TrainingStep:
             )
             batches.append(batch.to(self.update.device))
         return batches
-
-    def observe(self, batch: Batch, losses: torch.Tensor) -> None:
-        """Show the losses to a source that learns from them, as `masking.strategy=adaptive` does."""
-        self.source.observe(batch, losses)  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, Any]:
         """All state that later steps depend on, except the weights."""
@@ -110,14 +102,12 @@ class Update:
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
         self.model.zero_grad()
-        self.skipped_in_a_row.copy_(
-            torch.where(is_finite, 0, self.skipped_in_a_row + 1)
-        )
+        self.skipped_in_a_row.add_(1).mul_(~is_finite)
 
         n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
         sums |= {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **counts}
         for name, value in sums.items():
-            sums[name] = torch.where(is_finite, value, torch.zeros_like(value))
+            sums[name] = torch.where(is_finite, value, 0)
         return sums, [outcome.losses for outcome in outcomes]
 
     def forward_backward(
@@ -171,3 +161,11 @@ class Update:
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         restore_rng_states(state["rng_states"][0], self.device)
+
+
+def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
+    """The states of PyTorch's own generators, which dropout uses, for the CPU and for `device`."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states

@@ -10,9 +10,10 @@ import torch
 from torch.utils import cpp_extension
 
 from configs import devices
+from configs.acceleration import cuda_graphs
 from configs.command_line.command import parse
 from tests.conftest import configs_for
-from training import switches
+from training.switches import device as switches
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 OLD_DRIVER = (
@@ -83,7 +84,7 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
     configs.update = configs_for(corpus_file, training__compile=False).update
     configs.torch_device = torch.device("cuda")
 
-    assert configs.cuda_graphs is not None
+    assert cuda_graphs(configs) is not None
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def memory(config, out):
         trainer.training_step(Stage(1.0, 32, 0.15))
 
         def save():
-            content = Content.of(trainer.weights(), trainer.state_dict())
+            content = Content.of(trainer.model.state_dict(), trainer.state_dict())
             if group.is_first:
                 save_together(content, group, path)
                 group.from_first(True)
@@ -150,7 +150,7 @@ def memory(config, out):
                 assert help_to_write(content.tensors, group)
 
         n_saved = new_memory(save)
-        tensors = Content.of(trainer.weights(), trainer.state_dict()).tensors
+        tensors = Content.of(trainer.model.state_dict(), trainer.state_dict()).tensors
         expected = {name: whole(tensor) for name, tensor in tensors.items()}
         if group.is_first:
             torch.save((n_built, n_saved, expected), Path(out))

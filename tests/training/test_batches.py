@@ -12,7 +12,6 @@ from data.batch_contract import check_batch
 from distributed.parallel import part_of
 from tests.conftest import configs_for, one_line
 from training.compilation import Compiled, without_side_effects
-from training.evaluation import masked_outcomes
 from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
@@ -148,21 +147,6 @@ def test_a_source_that_changes_its_state_in_place_draws_the_same_after_a_measure
         step.draw(STAGE)
 
     assert state == {"drawn": []}
-
-
-def test_an_evaluation_respects_the_padding(step, padded):
-    model = step.update.model
-    masked = torch.zeros_like(padded.attention_mask)
-    masked.flatten()[padded.positions] = True
-    tokens = padded.inputs.masked_scatter(masked, padded.labels)
-
-    losses, _ = masked_outcomes(
-        model, tokens, masked, step.source.mask_token, padded.attention_mask
-    )
-
-    expected = OBJECTIVE.outcome(model, padded).losses.flatten()
-
-    assert torch.allclose(losses.float(), expected, atol=1e-5)
 
 
 def test_the_batches_of_a_users_source_train_and_resume_exactly(corpus_file, step):

@@ -13,6 +13,7 @@ from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.testing import assert_close
 
+from configs.acceleration import compiled_objective
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from tests.conftest import check_same, configs_for, weights, written
 from training.schedule import Stage
@@ -151,7 +152,7 @@ def compiled(configs, around=None):
     counters = torch._dynamo.utils.counters
     counters.clear()
     stages = configs.training.all_stages
-    configs.compiled.compile(
+    compiled_objective(configs).compile(
         configs.step, stages, lines.append, around or nullcontext()
     )
     return lines[-1], counters

@@ -42,7 +42,7 @@ def recordable(configs, kind=CudaGraphs):
             module.sparse = False
 
     lines = []
-    configs.cuda_graphs = kind(update, lines.append)
+    configs.step.run_update = kind(update, lines.append)
     return lines
 
 
@@ -55,7 +55,7 @@ def both(corpus_file, **keys):
 
 
 def is_recorded(configs):
-    return bool(configs.cuda_graphs._recorded)
+    return bool(configs.step.run_update._recorded)
 
 
 def ready_to_record(configs):
@@ -146,9 +146,9 @@ def test_a_users_batches_are_replayed_with_their_masks(corpus_file, on_tape):
         training_step = TrainingStep(
             source,
             configs.update,
-            run_update=configs.cuda_graphs,
             chars_per_step=4 * 32,
         )
+        training_step.run_update = configs.step.run_update
         losses.append([float(training_step(STAGE)["loss"]) for _ in range(N_STEPS)])
 
         assert not lines
@@ -173,7 +173,8 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
     clock = SimpleNamespace(
         stopped=lambda: pauses.append(is_recorded(configs)) or nullcontext()
     )
-    configs.cuda_graphs.begin(SimpleNamespace(clock=clock, report=print))
+    trainer = SimpleNamespace(clock=clock, report=print, training_step=configs.step)
+    configs.step.run_update.begin(trainer)
 
     for _ in range(2):
         configs.step(STAGE)
@@ -182,9 +183,12 @@ def test_recording_is_no_training_time(corpus_file, on_tape):
     assert is_recorded(configs)
 
 
-def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(corpus_file, on_tape):
+def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(
+    corpus_file, on_tape, monkeypatch
+):
     configs = configs_for(corpus_file)
     recordable(configs)
+    monkeypatch.setattr("planning.ladder.cuda_graphs", lambda c: c.step.run_update)
     lines = []
 
     for n_rows, _ in enumerate(warmed_up(configs, lines.append), start=1):
@@ -208,7 +212,11 @@ def test_loaded_step_counts_are_moved_to_the_device():
 
     assert loaded.state[there]["step"].device.type == "cpu"
 
-    trainer = SimpleNamespace(clock=SimpleNamespace(stopped=nullcontext), report=print)
+    trainer = SimpleNamespace(
+        clock=SimpleNamespace(stopped=nullcontext),
+        report=print,
+        training_step=SimpleNamespace(),
+    )
     CudaGraphs(SimpleNamespace(device=there.device, optimizers=[loaded])).begin(trainer)
 
     assert {value.device.type for value in loaded.state[there].values()} == {"meta"}
@@ -263,9 +271,9 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     """A source may keep them."""
     configs = configs_for(corpus_file)
     ready_to_record(configs)
-    _, (losses,) = configs.cuda_graphs(configs.step.draw(STAGE))
+    _, (losses,) = configs.step.run_update(configs.step.draw(STAGE))
     before = losses.clone()
-    _, (others,) = configs.cuda_graphs(configs.step.draw(STAGE))
+    _, (others,) = configs.step.run_update(configs.step.draw(STAGE))
 
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
@@ -347,7 +355,7 @@ def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
     ready_to_record(configs)
     set_learning_rate(configs.update.optimizers, 0.0)
     batches = configs.step.draw(STAGE)
-    losses = {float(configs.cuda_graphs(batches)[0]["loss"]) for _ in range(4)}
+    losses = {float(configs.step.run_update(batches)[0]["loss"]) for _ in range(4)}
 
     assert is_recorded(configs)
     assert len(losses) == 4

@@ -49,6 +49,7 @@ def any_order_bound(
     """
     repeated = windows.repeat(len(masks), 1)
     masked = masks.flatten(0, 1)
-    losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
+    token_losses, _ = outcomes_of(model, repeated, masked, mask_token)
+    losses = per_window(token_losses, masked)
     per_token = losses / masked.sum(1).clamp(min=1).cpu()
     return per_token.view(len(masks), -1).mean(0)
