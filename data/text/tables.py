@@ -7,9 +7,8 @@ once, because calls per row would take more time than the rows.
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -75,27 +74,24 @@ def _chosen(kinds: Mapping[str, str], column: str, readable: Iterable[str]) -> s
 
 
 def _of_json(pieces: Iterator[str], column: str) -> Iterator[list[str]]:
-    value_of: Callable[[Any], Any] | None = None
-    for rows, has_escapes in _rows_of_json(pieces):
-        if value_of is None:
-            kinds = _kinds_of_json(rows)
-            name = _chosen(kinds, column, ("str",))
-            is_nested = not any(name in row for row in rows)
-            value_of = partial(_value, name.split(".") if is_nested else [name])
-        documents = [value for value in map(value_of, rows) if value]
+    path = []
+    for rows in _rows_of_json(pieces):
+        if not path:
+            name = _chosen(_kinds_of_json(rows), column, ("str",))
+            is_flat = any(name in row for row in rows)
+            path = [name] if is_flat else name.split(".")
+        documents = [value for value in _nested_values(rows, path) if value]
         others = set(map(type, documents)) - {str}
         if others:
             kind = others.pop().__name__
             raise UnknownFieldError(f"has a row whose field is not text, but {kind}")
-        if has_escapes:
-            documents = [_without_surrogates(document) for document in documents]
-        yield documents
+        yield _without_surrogates(documents)
 
 
-def _value(path: list[str], row: Any) -> Any:
+def _nested_values(rows: list[Any], path: list[str]) -> list[Any]:
     for name in path:
-        row = row.get(name) if isinstance(row, dict) else None
-    return row
+        rows = [row.get(name) if isinstance(row, dict) else None for row in rows]
+    return rows
 
 
 def _kinds_of_json(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
@@ -105,33 +101,41 @@ def _kinds_of_json(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
         for name, value in row.items():
             if isinstance(value, dict):
                 for nested, kind in _kinds_of_json([value]).items():
-                    kinds[f"{name}.{nested}"] = kind
+                    kinds.setdefault(f"{name}.{nested}", kind)
             elif value is not None:
-                kinds[name] = type(value).__name__
+                kinds.setdefault(name, type(value).__name__)
     return kinds
 
 
-def _without_surrogates(text: str) -> str:
-    """A text with U+FFFD in place of lone surrogates, which JSON can escape and UTF-8 cannot encode."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _without_surrogates(documents: list[str]) -> list[str]:
+    """Documents with U+FFFD in place of lone surrogates, which JSON can escape and UTF-8 cannot
+    encode."""
+    try:
+        "".join(documents).encode()
+    except UnicodeEncodeError:
+        return [
+            document.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            for document in documents
+        ]
+    return documents
 
 
-def _rows_of_json(pieces: Iterator[str]) -> Iterator[tuple[list[dict], bool]]:
-    """The objects of JSON lines or of JSON values, and whether surrogates may be escaped."""
-    begin = ""
-    while "\n" not in begin and (piece := next(pieces, "")):
-        begin = (begin + piece).lstrip()
+def _rows_of_json(pieces: Iterator[str]) -> Iterator[list[dict]]:
+    """The objects of JSON lines, or of JSON values in a list or after each other."""
+    begin = next(pieces).lstrip()
+    while begin.startswith("{") and "\n" not in begin:
+        begin += next(pieces, "\n")
     line, _, rest = begin.partition("\n")
     is_lines = begin.startswith("{") and rest.strip() and _is_json(line)
     read = _values_of_lines if is_lines else _values
-    for values, text in read(chain([begin.removeprefix("[")], pieces)):
+    for values in read(chain([begin.removeprefix("[")], pieces)):
         rows = []
         for value in values:
             rows.append({COLUMN: value} if isinstance(value, str) else value)
         if set(map(type, rows)) - {dict}:
             raise UnusableFileError("has JSON values that are neither objects nor text")
         if rows:
-            yield rows, "\\ud" in text or "\\uD" in text
+            yield rows
 
 
 def _is_json(text: str) -> bool:
@@ -142,8 +146,8 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _values_of_lines(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
-    """The values of JSON lines, with their text."""
+def _values_of_lines(pieces: Iterable[str]) -> Iterator[list[Any]]:
+    """The values of JSON lines, many at once."""
     n_lines = 0
     for lines in lines_of(pieces):
         text = ",".join(line for line in lines if line and not line.isspace())
@@ -154,7 +158,7 @@ def _values_of_lines(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
                 if line.strip() and not _is_json(line):
                     raise UnusableFileError(f"has no JSON in line {number}") from None
             raise
-        yield values, text
+        yield values
         n_lines += len(lines)
 
 
@@ -167,8 +171,8 @@ def lines_of(pieces: Iterable[str]) -> Iterator[list[str]]:
     yield [rest]
 
 
-def _values(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
-    """JSON values that follow each other or are in one list, with their text."""
+def _values(pieces: Iterable[str]) -> Iterator[list[Any]]:
+    """JSON values that follow each other or are in one list, many at once."""
     value_at = json.JSONDecoder().raw_decode
     text = ""
     n_needed = 0  # characters for the next attempt, if a value is not whole
@@ -183,7 +187,7 @@ def _values(pieces: Iterable[str]) -> Iterator[tuple[list[Any], str]]:
                 value, end = value_at(text, offset)
                 values.append(value)
                 offset = _next_value(text, end)
-        yield values, text[:offset]
+        yield values
         text = text[offset:]
         n_needed = 2 * len(text)
     if text:
