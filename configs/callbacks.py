@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch.nn.functional import pad
 
 from configs.acceleration import compiled_objective, cuda_graphs
 from configs.branch import is_sharded
@@ -12,6 +13,7 @@ from configs.keys import ConfigError
 from configs.own_code import own_callback
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
+from data.text.report import text_report
 from data.windows import WindowBatch
 from data.windows.pairs import held_out_pairs
 from data.windows.prefetch import Prefetched
@@ -32,6 +34,7 @@ from training.callbacks.recorder import Recorder
 from training.callbacks.reference_losses import ReferenceLosses
 from training.callbacks.samples import Samples
 from training.callbacks.speed import ShareOfPeak
+from training.callbacks.text_report import TextReport
 from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
@@ -52,6 +55,7 @@ def callbacks_of(
     if tracker:
         callbacks.append(tracker)
     if run:
+        callbacks.append(TextReport(report_of(c)))
         if is_parallel:
             callbacks.append(ExchangeTime())
         why_not = without_counting(c.data.vocabulary, c.data.loaded)
@@ -96,6 +100,21 @@ def callbacks_of(
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
     callbacks += [own_callback(reference) for reference in c.callbacks]
     return callbacks
+
+
+def report_of(c: Configs) -> list[str]:
+    """The lines about the text at the start of a run."""
+    tokens = c.data.stored_tokens
+    stored = c.data.loaded.stored
+    share_drawn = 1.0
+    if stored and tokens and c.data.weights:
+        weights = {str(name): row[name] for row in c.data.weights for name in row}
+        ends = pad(tokens.documents, (1, 0))[tokens.folders]
+        n_tokens = ends.diff(prepend=ends.new_zeros(1)).tolist()
+        for folder, n in zip(stored.folders, n_tokens, strict=True):
+            if not weights[folder]:
+                share_drawn -= n / len(tokens.training)
+    return text_report(c.data.loaded, c.data.vocabulary, tokens, share_drawn)
 
 
 def simple_losses(c: Configs) -> dict[str, float]:

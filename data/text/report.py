@@ -1,0 +1,105 @@
+"""What a run on documents uses, in at most six lines."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from data.corpus import Corpus
+from data.text.near_copies import NearCopies, near_copies
+from data.text.stored import VERSION, StoredText, StoredTokens
+from data.tokens.choose import share_lost
+from data.vocabulary import Vocabulary
+from runs.files import reporting_os_errors, write_json
+from runs.reading import read_bytes
+
+NAMED = 3  # files that are left out
+
+
+def text_report(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    tokens: StoredTokens | None,
+    share_drawn: float,
+) -> list[str]:
+    """The lines at the start of a run. Those of one text only say how much of it has no tokens.
+
+    `share_drawn` is the share of the training tokens that windows can hold.
+    """
+    lost = share_lost(vocabulary, corpus.training)
+    lines = [lost] if lost else []
+    stored = corpus.stored
+    if stored and tokens and stored.has_documents:
+        near = kept_near_copies(stored)
+        lines = [
+            *sizes(stored, tokens, vocabulary),
+            left_out(stored),
+            *lines,
+            drawn(stored, share_drawn),
+        ]
+        if near.n_near:
+            lines.append(near_line(near))
+    return [f"text: {line}" for line in lines]
+
+
+def sizes(
+    stored: StoredText, tokens: StoredTokens, vocabulary: Vocabulary
+) -> list[str]:
+    n_documents = len(tokens.documents)
+    n_valid = len(tokens.validation_documents)
+    n_tokens = len(tokens.training) - n_documents
+    per_token = stored.n_training / max(1, n_tokens)
+    kind = "" if vocabulary.is_characters else f", {per_token:.2f} characters each"
+    lengths = np.diff(tokens.documents.numpy(), prepend=0) - 1
+    quartiles = np.quantile(lengths, [0.25, 0.5, 0.75]).round().astype(int)
+    shown = ", ".join(f"{n:,}" for n in quartiles.tolist())
+    return [
+        f"{n_documents:,} documents of {n_tokens:,} {vocabulary.tokens}{kind};"
+        f" {n_valid:,} documents for validation",
+        f"a quarter, half and three quarters of the documents have at most {shown}"
+        f" {vocabulary.tokens}, and the longest has {lengths.max():,}",
+    ]
+
+
+def left_out(stored: StoredText) -> str:
+    n_files = len(stored.left_out)
+    line = f"left out: {stored.split.n_copies:,} copies of documents, {n_files:,} files"
+    named = []
+    for path, reason in [*stored.left_out.items()][:NAMED]:
+        named.append(f"{path.name!r} {reason}")
+    if named:
+        line += f" ({', '.join(named)}{', ...' if n_files > NAMED else ''})"
+    return line
+
+
+def drawn(stored: StoredText, share: float) -> str:
+    line = f"training can draw {share:.1%} of its tokens"
+    names = [repr(stored.folders[folder]) for folder in stored.split.cut]
+    if names:
+        line += (
+            f"; a long document is in both parts, because no border between documents"
+            f" leaves 5% to 20% for validation in {', '.join(names[:NAMED])}"
+        )
+    return line
+
+
+def near_line(near: NearCopies) -> str:
+    line = (
+        f"warning: {near.n_near / near.n_validation:.1%} of {near.n_validation:,}"
+        " validation documents have a near copy in training"
+    )
+    if near.share_of_training < 1:
+        line += f", among {near.share_of_training:.1%} of its documents"
+    return line
+
+
+def kept_near_copies(stored: StoredText) -> NearCopies:
+    """From the cache, or counted now."""
+    path: Path = stored.cache / f"near-{VERSION}-{stored.sha256[:16]}.json"
+    try:
+        return NearCopies(*json.loads(read_bytes(path)))
+    except (OSError, ValueError, TypeError):
+        near = near_copies(stored.normal, stored.split)
+        with reporting_os_errors(stored.announce, str(path)):
+            write_json(path, near)
+        return near
