@@ -52,7 +52,8 @@ def convert(
     borders = chunks(split)
 
     def converted(first: int, last: int) -> dict[str, Converted]:
-        return parts_of(normal, split, slice(first, last), vocabulary, separator)
+        chunk = slice(first, last)
+        return parts_of(normal, split, chunk, vocabulary, separator, dtype)
 
     names = []
     for name in PARTS:
@@ -65,7 +66,7 @@ def convert(
             for name, part in parts.items():
                 file = output.files[f"{name}.ids"]
                 n_before = file.tell() // dtype.itemsize
-                file.write(part.ids.astype(dtype).data)
+                file.write(part.ids.data)
                 output.files[f"{name}.ends"].write((part.ends + n_before).data)
             n_bytes_done(
                 int(split.n_bytes[borders[n_done] : borders[n_done + 1]].sum())
@@ -93,6 +94,7 @@ def parts_of(
     chunk: slice,
     vocabulary: Vocabulary,
     separator: int | None,
+    dtype: np.dtype,
 ) -> dict[str, Converted]:
     """The ids of consecutive pieces, for each part of the split."""
     begin = int(split.begins[chunk][0])
@@ -108,7 +110,7 @@ def parts_of(
         texts.append(text[first:last])
 
     encoded = vocabulary.encode_batch(texts)
-    ids = torch.cat([*encoded, torch.empty(0, dtype=torch.int64)]).numpy()
+    ids = joined(encoded).astype(dtype)
     n_ids = np.fromiter(map(len, encoded), np.int64, len(encoded))
     part = part[kept]
     is_end = is_end[kept]
@@ -121,8 +123,16 @@ def parts_of(
     for name, number in PARTS.items():
         of_part = part == number
         ends = n_ids[of_part].cumsum()[is_end[of_part]]
-        parts[name] = Converted(ids[part_of_id == number], ends)
+        ids_of_part = ids if of_part.all() else ids[part_of_id == number]
+        parts[name] = Converted(ids_of_part, ends)
     return parts
+
+
+def joined(encoded: list[torch.Tensor]) -> np.ndarray:
+    """The ids of texts, one after the other."""
+    if len(encoded) == 1:
+        return encoded[0].numpy()
+    return torch.cat([*encoded, torch.empty(0, dtype=torch.int64)]).numpy()
 
 
 def counts_of(path: Path, dtype: np.dtype, largest: int) -> list[int]:
