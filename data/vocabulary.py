@@ -119,12 +119,15 @@ class Vocabulary:
         self, ids: torch.Tensor, original: str | None = None
     ) -> tuple[str, torch.Tensor | None]:
         """The text of `ids` `[n]`, which masking strategies cut into units; `original` is that text
-        if it is known.
+        if it is known. A special token is U+FFFD, no part of a word.
 
         Also returns the offset of the character that decides the unit of each token, `[n]`; None if
         token i is character i.
         """
-        return self.decode(ids) if original is None else original, None
+        if original is not None:
+            return original, None
+        tokens = self.characters + [REPLACEMENT] * len(self.special_tokens)
+        return "".join(map(tokens.__getitem__, ids.tolist())), None
 
     def description(self) -> dict[str, Any]:
         """The content of vocabulary.json, from which `data.tokens.choose.load_vocabulary` makes the

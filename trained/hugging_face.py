@@ -195,6 +195,7 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     each = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     if isinstance(vocabulary, SubwordVocabulary):
         new = Tokenizer.from_str(json.dumps(vocabulary.tokenizer))
+        new.add_special_tokens([*special, UNK])  # in the order of the ids
     elif vocabulary.tokens == "bytes":
         new = _words([*byte_alphabet(), *special, UNK])
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -51,7 +51,8 @@ class PiecesOfUtf8(Vocabulary):
         A token belongs to its first character that is not a space, such as t in " the"; or else to
         its first.
         """
-        content = self._content(ids)
+        shown = [*self.surfaces, *[REPLACEMENT.encode()] * len(self.special_tokens)]
+        content = [shown[i] for i in ids.tolist()]
         text, char_of_byte = _decoded(b"".join(content))
         n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
         begins = n_bytes.cumsum() - n_bytes + self._leading_spaces[ids.cpu().numpy()]

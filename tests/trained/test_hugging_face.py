@@ -8,11 +8,14 @@ import torch
 import transformers
 
 from configs.keys import ConfigError
-from tests.conftest import written
+from data.tokens.bpe import train
+from data.tokens.subwords import SubwordVocabulary, renumbered
+from tests.conftest import SENTENCES, written
+from tests.tokenizers import unigram
 from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_run
 from trained.fill import encode
 from trained.fill import fill as folio_fill
-from trained.hugging_face import export, hugging_face_model
+from trained.hugging_face import export, hugging_face_model, tokenizer
 from trained.load import check_scores, random_ids
 from trained.model_card import code, losses_of, plain
 
@@ -160,7 +163,9 @@ def test_fill_mask_fills(exported):
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
     template = "the c[MASK]t sat on the mat."
     guesses = fill(template)
-    ((text, [ours]),) = folio_fill(trained, [encode(template, trained)], n_candidates=5)
+    ((text, [ours], _),) = folio_fill(
+        trained, [encode(template, trained)], n_candidates=5
+    )
 
     best = guesses[0]
 
@@ -214,3 +219,23 @@ def test_other_models_are_refused(tmp_path, keys):
 
     with pytest.raises(ConfigError, match="architecture"):
         hugging_face_model(trained)
+
+
+LINES = "".join(SENTENCES)
+BPE = renumbered(train(LINES, 300))
+UNIGRAM = renumbered(json.loads(unigram(LINES).to_str()))
+
+
+@pytest.mark.parametrize(
+    "tokenizer_of_subwords", [BPE, UNIGRAM], ids=["bpe", "unigram"]
+)
+def test_tokens_between_documents_keep_their_ids(tokenizer_of_subwords):
+    """In a tokenizer without [UNK] and in one with it."""
+    vocabulary = SubwordVocabulary(tokenizer_of_subwords, ("[PAD]", "[MASK]", "[SEP]"))
+    exported = tokenizer(vocabulary, 64)
+
+    for token in vocabulary.special_tokens:
+        assert exported.convert_tokens_to_ids(token) == vocabulary.id_of(token)
+
+    unknown = vocabulary.unknown_token or vocabulary.n_tokens
+    assert exported.unk_token_id == unknown

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.masking.words import WORD
+from data.tokens.bytes import ByteVocabulary
+from data.vocabulary import Vocabulary
 from tests.data.tokens.test_subwords import BPE, BYTES
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -71,3 +73,21 @@ def test_a_space_belongs_to_the_word_after_it():
 
     for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
         assert (offset in of_words) == any(map(str.isalpha, BPE.decode([i])))
+
+
+@pytest.mark.parametrize(
+    "vocabulary",
+    [
+        Vocabulary("abc ", ("[PAD]", "[MASK]", "[SEP]")),
+        ByteVocabulary(("[PAD]", "[MASK]", "[SEP]")),
+    ],
+    ids=["characters", "bytes"],
+)
+def test_special_tokens_are_no_words(vocabulary):
+    separator = torch.tensor([vocabulary.id_of("[SEP]")])
+    ids = torch.cat([vocabulary.encode("ab"), separator, vocabulary.encode("c")])
+    text, offsets = vocabulary.text_of(ids)
+
+    assert text == "ab\ufffdc"
+    assert offsets is None or offsets.tolist() == [0, 1, 2, 3]
+    assert vocabulary.decode(ids) == "ab[SEP]c"
