@@ -108,9 +108,11 @@ def decoded(path: Path, size: int) -> Iterator[str]:
             try:
                 piece = decoder.decode(content)
             except UnicodeDecodeError as error:
-                raise not_text(begin, offset - n_pending + error.start) from error
+                is_binary = b"\0" in content
+                place = offset - n_pending + error.start
+                raise not_text(begin, place, is_binary) from error
             if "\0" in piece:
-                raise UnusableFileError("is a binary file (it has zero bytes)")
+                raise not_text(begin, offset, is_binary=True)
             yield piece if offset else piece.removeprefix(BYTE_ORDER_MARK)
             offset += len(content)
 
@@ -119,13 +121,15 @@ def decoded(path: Path, size: int) -> Iterator[str]:
         raise not_text(begin, offset - n_pending)
 
 
-def not_text(begin: bytes, offset: int) -> UnusableFileError:
+def not_text(begin: bytes, offset: int, is_binary: bool = False) -> UnusableFileError:
     """The error for a file that begins with the bytes `begin` and is not UTF-8 at `offset`."""
     for first, kind in COMPRESSED.items():
         if begin.startswith(first):
             return UnusableFileError(
                 f"is compressed ({kind}): unpack it first, or use .gz or .zst"
             )
+    if is_binary:
+        return UnusableFileError("is a binary file (it has zero bytes)")
     return UnusableFileError(f"is not UTF-8 text (byte {offset}): convert it first")
 
 

@@ -103,11 +103,13 @@ def list_sources(path: Path, reading: Reading) -> Listing:
 
     A folder's files that cannot be used are left out. So are texts that lie beside tables, or above
     them, such as the README of a data set. Raises CorpusError, naming the file, if no file can be
-    used, if the only file or no table has the field, or if a file is damaged.
+    used, if a file is damaged, or if no table has the field that is named, or that most of the text
+    needs.
     """
     sources = []
     left_out = {}
     lacking = []  # tables without the field
+    n_bytes_lacking = 0
     for file in _files(path, ()):
         try:
             sources.append(_source(file, reading))
@@ -117,6 +119,7 @@ def list_sources(path: Path, reading: Reading) -> Listing:
             left_out[file] = str(error)
             if isinstance(error, UnknownFieldError):
                 lacking.append(file)
+                n_bytes_lacking += file.stat().st_size
 
     tables = [source.path for source in sources if source.kind in TABLES]
     folders = {folder for table in tables for folder in table.parents}
@@ -125,7 +128,8 @@ def list_sources(path: Path, reading: Reading) -> Listing:
             sources.remove(source)
             left_out[source.path] = "is beside tables"
 
-    if lacking and not tables and (reading.column or not sources):
+    n_bytes = sum(source.size for source in sources)
+    if lacking and not tables and (reading.column or n_bytes_lacking > n_bytes):
         file = lacking[0]
         raise CorpusError(f"data.corpus: {str(file)!r} {left_out[file]}")
     if not sources:

@@ -96,15 +96,18 @@ def _nested_values(rows: list[Any], path: list[str]) -> list[Any]:
 
 def _kinds_of_json(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
     """The types of all fields, which are dotted if they are nested."""
-    kinds = {}
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, dict):
-                for nested, kind in _kinds_of_json([value]).items():
-                    kinds.setdefault(f"{name}.{nested}", kind)
-            elif value is not None:
-                kinds.setdefault(name, type(value).__name__)
+    kinds: dict[str, str] = {}
+    for name, kind in chain.from_iterable(map(_fields_of, rows)):
+        kinds.setdefault(name, kind)
     return kinds
+
+
+def _fields_of(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from _fields_of(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name, type(value).__name__
 
 
 def _without_surrogates(documents: list[str]) -> list[str]:
@@ -154,12 +157,16 @@ def _values_of_lines(pieces: Iterable[str]) -> Iterator[list[Any]]:
         try:
             values = json.loads(f"[{text}]")
         except ValueError:
-            for number, line in enumerate(lines, start=n_lines + 1):
-                if line.strip() and not _is_json(line):
-                    raise UnusableFileError(f"has no JSON in line {number}") from None
-            raise
+            number = n_lines + _damaged_line(lines)
+            raise UnusableFileError(f"has no JSON in line {number}") from None
         yield values
         n_lines += len(lines)
+
+
+def _damaged_line(lines: list[str]) -> int:
+    """The number of the first line that is not JSON, from 1 on."""
+    is_damaged = (bool(line.strip()) and not _is_json(line) for line in lines)
+    return list(is_damaged).index(True) + 1
 
 
 def lines_of(pieces: Iterable[str]) -> Iterator[list[str]]:
@@ -266,12 +273,11 @@ def _of_parquet(path: Path, column: str, size: int) -> Iterator[list[str]]:
     # without a buffer, it would read a whole row group
     file = arrow.parquet.ParquetFile(path, buffer_size=size)
     name = _chosen(_kinds_of_arrow(arrow, file.schema_arrow), column, STRINGS)
+    columns = [file.schema.column(i).path for i in range(len(file.schema))]
+    number = columns.index(name)
     n_bytes = 1
     for i in range(file.num_row_groups):
-        group = file.metadata.row_group(i)
-        for leaf in map(group.column, range(group.num_columns)):
-            if leaf.path_in_schema == name:
-                n_bytes += leaf.total_uncompressed_size
+        n_bytes += file.metadata.row_group(i).column(number).total_uncompressed_size
     n_rows = _rows_at_once(file.metadata.num_rows, n_bytes, size)
     for batch in file.iter_batches(n_rows, columns=[name]):
         yield _strings(_nested(arrow, batch, name))

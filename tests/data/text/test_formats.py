@@ -312,6 +312,26 @@ def test_texts_beside_or_above_tables_are_left_out(tmp_path):
     }
 
 
+def test_a_folder_of_tables_without_the_field_is_refused_in_spite_of_its_readme(
+    tmp_path,
+):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    write(folder / "1.csv", "body,number\n" + "some text,1\n" * 10)
+    write(folder / "README.md", "about the data")
+    with one_line(CorpusError, "choose one of 'body'"):
+        list_sources(folder, Reading())
+
+    assert documents_of(folder, Reading("body")) == ["some text"] * 10
+
+    write(folder / "README.md", "a long text\n" * 100)
+
+    assert [path.name for path in list_sources(folder, Reading()).left_out] == ["1.csv"]
+
+    with one_line(CorpusError, "has no field 'title'"):
+        list_sources(folder, Reading("title"))
+
+
 def test_a_folder_that_datasets_has_saved_is_read_as_its_state_says(tmp_path):
     folder = tmp_path / "saved"
     folder.mkdir()
