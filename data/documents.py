@@ -8,6 +8,7 @@ import data.corpus
 from data.corpus import Corpus
 from data.text.sources import Block, CorpusError, blocks_of, is_unicode
 from data.text.stored import StoredText, short_hash
+from data.users_text import StoredCorpus
 
 AT_ONCE = 1_000_000  # characters
 
@@ -29,7 +30,7 @@ def stored_documents(
     )  # nothing tells whether the function yields the same as before
     what = f"the documents of {name}"
     stored = StoredText.read(read, ["."], True, folder, key, what, announce)
-    return Corpus(name, *stored.samples, stored=stored)
+    return StoredCorpus(name, *stored.samples, stored=stored)
 
 
 def batches(name: str, documents: Iterable[str]) -> Iterator[list[str]]:
