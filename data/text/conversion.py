@@ -17,12 +17,15 @@ from data.text.growing import growing_files
 from data.text.normal_form import NormalForm
 from data.text.parallel import parallel_map
 from data.text.split import LEFT_OUT, TRAINING, VALIDATION, Split
+from data.tokens import BYTES, CHARACTERS
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 
 CHUNK = 1_000_000  # bytes of the text that are converted at once
 COUNTED_AT_ONCE = 1_000_000  # tokens
 DONE = "done.json"
+# tokens whose ids in any text are as many as its characters or bytes
+UNITS = {CHARACTERS: "n_chars", BYTES: "n_bytes"}
 PARTS = {"training": TRAINING, "validation": VALIDATION}
 
 
@@ -102,16 +105,20 @@ def parts_of(
     text = normal.text[begin:end].decode()
     part = split.part[chunk]
     is_end = split.is_end[chunk]
-    ends = split.n_chars[chunk].cumsum()
-    begins = ends - split.n_chars[chunk]
     kept = np.flatnonzero(part != LEFT_OUT)
-    texts = []
-    for first, last in zip(begins[kept].tolist(), ends[kept].tolist(), strict=True):
-        texts.append(text[first:last])
+    unit = UNITS.get(vocabulary.tokens)
+    if unit:
+        if len(kept) < len(part):
+            text = "".join(texts_of(text, split.n_chars[chunk], kept))
+        n_ids = getattr(split, unit)[chunk][kept].astype(np.int64)
+        ids = vocabulary.encode(text).numpy().astype(dtype)
+    else:
+        texts = texts_of(text, split.n_chars[chunk], kept)
+        encoded = vocabulary.encode_batch(texts)
+        n_ids = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        encoded.append(torch.empty(0, dtype=torch.int64))
+        ids = torch.cat(encoded).numpy().astype(dtype)
 
-    encoded = vocabulary.encode_batch(texts)
-    ids = joined(encoded).astype(dtype)
-    n_ids = np.fromiter(map(len, encoded), np.int64, len(encoded))
     part = part[kept]
     is_end = is_end[kept]
     if separator is not None:
@@ -128,11 +135,14 @@ def parts_of(
     return parts
 
 
-def joined(encoded: list[torch.Tensor]) -> np.ndarray:
-    """The ids of texts, one after the other."""
-    if len(encoded) == 1:
-        return encoded[0].numpy()
-    return torch.cat([*encoded, torch.empty(0, dtype=torch.int64)]).numpy()
+def texts_of(text: str, n_chars: np.ndarray, kept: np.ndarray) -> list[str]:
+    """The texts of the pieces `kept` among those of `text`."""
+    ends = n_chars.cumsum()
+    begins = ends - n_chars
+    texts = []
+    for begin, end in zip(begins[kept].tolist(), ends[kept].tolist(), strict=True):
+        texts.append(text[begin:end])
+    return texts
 
 
 def counts_of(path: Path, dtype: np.dtype, largest: int) -> list[int]:

@@ -4,12 +4,12 @@ of their pieces.
 Documents, copies, the split and the tokens follow from it. The files of the text are read once.
 """
 
-import hashlib
 import mmap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,7 +104,7 @@ def normalize(
     with growing_files(folder, (TEXT, PIECES), key) as output:
         state = output.state or {"source": 0, "block": 0, "counts": {}, "sha256": []}
         counts = Counter(state["counts"])
-        sha256 = state["sha256"]
+        finished = state["sha256"]
         long = LongDocument()
         is_whole = True  # whether the text that is written ends with a document
         n_bytes_done(output.files[TEXT].tell())
@@ -118,14 +118,14 @@ def normalize(
             if len(pieces):
                 is_whole = bool(pieces["is_end"][-1])
             if is_whole and not has_documents:
-                sha256.append(long.sha256)
+                finished.append(long.sha256)
             if is_whole and output.is_time_to_note():
-                output.note(noted(item.source, item.number + 1, counts, sha256))
-        output.note(noted(n_sources, 0, counts, sha256))
+                output.note(noted(item.source, item.number + 1, counts, finished))
+        output.note(noted(n_sources, 0, counts, finished))
 
-    finished = NormalForm.of_finished(folder, key, n_sources)
-    assert finished is not None
-    return finished
+    normal = NormalForm.of_finished(folder, key, n_sources)
+    assert normal is not None
+    return normal
 
 
 def items(
@@ -147,10 +147,11 @@ def normalized(item: Item) -> Normalized:
     text = item.block.text
     ends = item.block.ends
     content = text.encode()
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     borders = np.unique([0, *ends, len(text)])
     byte_borders = borders
-    if len(content) > len(text):
+    codes = np.frombuffer(content, np.uint8)
+    if len(content) > len(text):  # not ASCII only
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         n_bytes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
         byte_borders = np.concatenate([[0], n_bytes.cumsum()])[borders]
 
@@ -166,23 +167,21 @@ def normalized(item: Item) -> Normalized:
     last = len(pieces) - (not pieces["is_end"][-1:].all())
     digests = []
     for begin, end in pairwise(byte_borders[first : last + 1].tolist()):
-        digests.append(short_hash(hashlib.sha256(content[begin:end])))
-    pieces["hash"][first : first + len(digests)] = digests
+        digests.append(sha256(content[begin:end]).digest()[:8])
+    pieces["hash"][first : first + len(digests)] = np.frombuffer(
+        b"".join(digests), np.uint64
+    )
 
     counts = np.bincount(codes)
     of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
     return Normalized(item, content, pieces, of_characters)
 
 
-def short_hash(digest: Any) -> int:
-    return int.from_bytes(digest.digest()[:8])
-
-
 class LongDocument:
     """Hashes a document that is longer than a block, or one text."""
 
     def __init__(self) -> None:
-        self.digest = hashlib.sha256()
+        self.digest = sha256()
         self.sha256 = ""  # of the last document that has ended
 
     def add(self, continues: bool, content: bytes, pieces: np.ndarray) -> None:
@@ -191,9 +190,9 @@ class LongDocument:
         if continues and len(pieces):
             self.digest.update(content[: pieces["n_bytes"][0]])
             if pieces["is_end"][0]:
-                pieces["hash"][0] = short_hash(self.digest)
+                pieces["hash"][:1] = np.frombuffer(self.digest.digest()[:8], np.uint64)
                 self.sha256 = self.digest.hexdigest()
-                self.digest = hashlib.sha256()
+                self.digest = sha256()
         if len(pieces) > continues and not pieces["is_end"][-1]:
             self.digest.update(content[-int(pieces["n_bytes"][-1]) :])
 

@@ -274,8 +274,8 @@ class StoredText:
             for i in range(first, last + 1):
                 number = numbers[i]
                 offset = int(ends[i] - split.n_chars[number])
-                text = self.piece(number)
-                texts[-1] += text[max(wanted.start - offset, 0) : wanted.stop - offset]
+                begin = max(wanted.start - offset, 0)
+                texts[-1] += self.piece(number, begin, wanted.stop - offset)
                 if split.is_end[number]:
                     texts.append("")
             if self.has_documents:
@@ -283,12 +283,13 @@ class StoredText:
 
         return [text for text in texts if text]
 
-    def piece(self, number: int) -> str:
-        """The text of a piece of the split."""
+    def piece(self, number: int, first: int = 0, last: int | None = None) -> str:
+        """The text of a piece of the split, from its character `first` to `last`."""
         begin = int(self.split.begins[number])
-        return self.normal.text[
-            begin : begin + int(self.split.n_bytes[number])
-        ].decode()
+        end = begin + int(self.split.n_bytes[number])
+        if self.split.n_bytes[number] == self.split.n_chars[number]:
+            return self.normal.text[begin:end][first:last].decode()
+        return self.normal.text[begin:end].decode()[first:last]
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
