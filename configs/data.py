@@ -67,7 +67,8 @@ class DataConfigs(Branch):
     tokens: Annotated[
         str,
         Key(
-            "characters, bytes, bpe:N, a path: tokenizer.json or vocabulary.json; or file.py:name",
+            "characters, bytes, bpe:N, a tokenizer.json or its folder, OWNER/NAME on the Hub,"
+            " or file.py:name",
             reference=True,
         ),
     ] = "characters"

@@ -32,6 +32,8 @@ class PiecesOfUtf8(Vocabulary):
         self._contents = self.surfaces + [
             token.encode() for token in self.shown_special
         ]
+        n_special = len(self.special_tokens)
+        self._in_units = self.surfaces + [REPLACEMENT.encode()] * n_special
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not
@@ -51,8 +53,7 @@ class PiecesOfUtf8(Vocabulary):
         A token belongs to its first character that is not a space, such as t in " the"; or else to
         its first.
         """
-        shown = [*self.surfaces, *[REPLACEMENT.encode()] * len(self.special_tokens)]
-        content = [shown[i] for i in ids.tolist()]
+        content = [self._in_units[i] for i in ids.tolist()]
         text, char_of_byte = _decoded(b"".join(content))
         n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
         begins = n_bytes.cumsum() - n_bytes + self._leading_spaces[ids.cpu().numpy()]

@@ -12,6 +12,7 @@ from data.tokens.errors import TokensError
 from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
+MUCH = 0.01  # of a text
 SAMPLE = (
     1_000_000  # characters of a text from which its tokenizer's changes are learned
 )
@@ -68,7 +69,13 @@ def share_lost(vocabulary: Vocabulary, text: str) -> str:
     if n_vanished:
         parts.append(f"{n_vanished / len(sample):.2%} have no token and vanish")
 
-    return "of the characters of the text, " + " and ".join(parts) if parts else ""
+    if not parts:
+        return ""
+    line = "of the characters of the text, " + " and ".join(parts)
+    if n_unknown + n_vanished > MUCH * len(sample):
+        line += ": data.tokens=bytes and bpe:N lose none"
+
+    return line
 
 
 def load_vocabulary(

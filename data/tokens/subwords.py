@@ -313,6 +313,8 @@ class SubwordVocabulary(PiecesOfUtf8):
         return original, self.encoded(original)[1]
 
     def lost(self, text: str) -> tuple[int, int]:
+        if self.decode(self.encode(text)) == text:
+            return 0, 0
         aligned = self.aligned(text)
         has_token = aligned.covered(np.full(len(aligned.ids), True))
         n_unknown = aligned.covered(aligned.ids == self.unknown_token).sum()
