@@ -128,6 +128,8 @@ def not_text(begin: bytes, offset: int, is_binary: bool = False) -> UnusableFile
             return UnusableFileError(
                 f"is compressed ({kind}): unpack it first, or use .gz or .zst"
             )
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return UnusableFileError("is UTF-16 text: convert it to UTF-8 first")
     if is_binary:
         return UnusableFileError("is a binary file (it has zero bytes)")
     return UnusableFileError(f"is not UTF-8 text (byte {offset}): convert it first")

@@ -122,7 +122,9 @@ def list_sources(path: Path, reading: Reading) -> Listing:
                 n_bytes_lacking += file.stat().st_size
 
     tables = [source.path for source in sources if source.kind in TABLES]
-    folders = {folder for table in tables for folder in table.parents}
+    folders = set[Path]()
+    for table in tables:
+        folders.update(table.parents)
     for source in list(sources):
         if source.kind == TEXT and source.path.parent in folders:
             sources.remove(source)

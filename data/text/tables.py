@@ -25,6 +25,7 @@ from data.text.files import (
     pyarrow,
 )
 
+OR_RAW = ", or set data.raw=true"
 COLUMN = "text"  # the field that is read if none is named
 NAMED = 10  # fields that an error names
 TABLES = (JSON, CSV, TSV, PARQUET, ARROW)
@@ -62,11 +63,12 @@ def _chosen(kinds: Mapping[str, str], column: str, readable: Iterable[str]) -> s
     if name in kinds and kinds[name] in readable:
         return name
 
-    fields = [f"{field!r} ({kind})" for field, kind in [*kinds.items()][:NAMED]]
-    otherwise = "" if readable is STRINGS else ", or set data.raw=true"
+    fields = []
+    for field, kind in list(kinds.items())[:NAMED]:
+        fields.append(f"{field!r} ({kind})")
     raise UnknownFieldError(
-        f"has no field {name!r} of strings: choose one of {', '.join(fields)} by"
-        f" data.column=NAME{otherwise}"
+        f"has no field {name!r} of strings (it has {', '.join(fields) or 'none'}):"
+        f" choose by data.column=NAME{'' if readable is STRINGS else OR_RAW}"
     )
 
 
@@ -158,7 +160,9 @@ def _values_of_lines(pieces: Iterable[str]) -> Iterator[list[Any]]:
             values = json.loads(f"[{text}]")
         except ValueError:
             number = n_lines + _damaged_line(lines)
-            raise UnusableFileError(f"has no JSON in line {number}") from None
+            raise UnusableFileError(
+                f"has no JSON in line {number}: repair it{OR_RAW}"
+            ) from None
         yield values
         n_lines += len(lines)
 
@@ -198,7 +202,7 @@ def _values(pieces: Iterable[str]) -> Iterator[list[Any]]:
         text = text[offset:]
         n_needed = 2 * len(text)
     if text:
-        raise UnusableFileError(f"has no JSON at {text[:40]!r}")
+        raise UnusableFileError(f"has no JSON at {text[:40]!r}: repair it{OR_RAW}")
 
 
 def _next_value(text: str, offset: int) -> int:
@@ -224,8 +228,8 @@ def _of_csv(
         strict=True,
     )
     names = next(reader)
-    chosen = _chosen(dict.fromkeys(names, "text"), column, ("text",))
-    index = names.index(chosen)
+    kinds = dict.fromkeys(names, "text")
+    index = names.index(_chosen(kinds, column, ("text",)))
     documents = []
     n_chars = 0
     try:

@@ -118,6 +118,7 @@ UNUSABLE = {
     "bzip2.bz2": (bz2.compress(TEXT.encode()), "is compressed (bzip2)"),
     "program": (b"\x7fELF" + bytes(100), "is a binary file"),
     "latin.txt": (b"x" * 25_000 + b"caf\xe9", "is not UTF-8 text (byte 25003)"),
+    "sixteen.txt": ("some text".encode("utf-16"), "is UTF-16 text"),
     "mark.txt": (b"\xef\xbb\xbf", "is empty"),
     "page.html": (b"<p>text</p>", "is HTML or XML"),
     "page.txt": (b'<div class="page">text</div>', "data.raw=true"),
@@ -125,7 +126,7 @@ UNUSABLE = {
     "pipe.txt": (os.mkfifo, "not a regular file"),
     "rows.parquet": (
         lambda path: pyarrow.parquet.write_table(NUMBERS, path),
-        "choose one of 'text' (int64), 'words' (string)",
+        "(it has 'text' (int64), 'words' (string))",
     ),
 }
 DAMAGED = {
