@@ -13,9 +13,8 @@ from data.tokens.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, Vocabulary
 
 MUCH = 0.01  # of a text
-SAMPLE = (
-    1_000_000  # characters of a text from which its tokenizer's changes are learned
-)
+# characters of a text from which the changes of its tokenizer are learned
+SAMPLE = 1_000_000
 
 
 def vocabulary_of(
