@@ -18,7 +18,7 @@ from configs.command_line.scripts import run_parser, run_script
 from configs.data import DataConfigs
 from configs.devices import best_device
 from configs.keys import ConfigError
-from data.references.losses import without_counting
+from data.references.losses import counted_ids, without_counting
 from runs.curves import save_measures
 from runs.files import write_json
 from runs.find import find_run
@@ -133,7 +133,7 @@ def measures_of(
     }
     if can_count:
         measures["counting"] = lambda: counting_sweep(
-            vocabulary.encode(loaded.training), validation, vocabulary.n_ordinary
+            counted_ids(loaded, vocabulary), validation, vocabulary.n_ordinary
         )
 
     measures["one_at_a_time"] = lambda: one_at_a_time(model, validation, mask_token)

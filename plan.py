@@ -179,11 +179,11 @@ def check_keys(command: Command) -> None:
 
 def known_floor(data: Any) -> float | None:
     """The Bayes-optimal loss on the play; None for other texts and tokens."""
-    from data.references.losses import mean_loss, window_losses, without_counting
+    from data.references.losses import mean_losses, window_losses, without_counting
 
     if data.loaded.automaton is None or without_counting(data.vocabulary, data.loaded):
         return None
-    return mean_loss(window_losses(data.loaded)["floor"])
+    return mean_losses(window_losses(data.loaded))["floor"]
 
 
 def speedup(values: dict[str, Any], corpus: Any, shape: Any) -> float:

@@ -26,7 +26,7 @@ from configs.command_line.command import PRESETS, read_config, resolve
 from configs.keys import ConfigError
 from data.corpus import TINY_SHAKESPEARE, Corpus, load_corpus
 from data.play.grammar import PLAY, play
-from data.references.losses import mean_loss, window_losses
+from data.references.losses import mean_losses, window_losses
 from planning.ladder import shape_keys, train
 from planning.law import Interval, Law, Run, fit
 from runs.figures import label_ends, save_figure
@@ -52,7 +52,7 @@ MORE = {(48, 1): (18,)}  # on the natural text, besides those of UNSEEN
 
 def main(options: Namespace, path: Path) -> None:
     built_in = load_corpus(PLAY)
-    floor = mean_loss(window_losses(built_in)["floor"])
+    floor = mean_losses(window_losses(built_in))["floor"]
     if options.text:
         predict_on(options.text, built_in, floor, path.with_name("predictions"))
     else:

@@ -197,8 +197,26 @@ def training_windows(c: DataConfigs) -> "Windows | Prefetched":
 
 @option(DataConfigs.validation_set)
 def validation_set(c: DataConfigs) -> "ValidationSet":
+    from data.protocol import WINDOW_LEN
+
+    return validation_windows(c, WINDOW_LEN)
+
+
+def validation_windows(c: DataConfigs, window_len: int) -> "ValidationSet":
+    """The validation part in windows of a length."""
+    device = c.root().torch_device
+    if c.stored_tokens and c.loaded.has_documents:
+        from data.document_protocol import validation_set_of_documents
+
+        return validation_set_of_documents(
+            c.validation_ids,
+            c.stored_tokens.validation_documents,
+            n_ordinary=c.vocabulary.n_ordinary,
+            padding_token=c.vocabulary.padding_token,
+            device=device,
+            window_len=window_len,
+        )
     from data.protocol import validation_set
 
-    return validation_set(
-        c.validation_ids, c.vocabulary.unknown_token, c.root().torch_device
-    )
+    unknown = c.vocabulary.unknown_token
+    return validation_set(c.validation_ids, unknown, device, window_len)

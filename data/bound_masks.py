@@ -8,11 +8,11 @@ from data.protocol import SEED, ValidationSet
 
 def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
     """Masks for the any-order bound, the same on every machine: bool `[rounds, n_windows, 256]`,
-    never on `[UNK]`.
+    never on special tokens.
 
-    The numbers of masked positions are uniform in 1 ... 256, in a way that lowers the variance of
-    the estimate: the range has `rounds` equal parts, each window has a number in each part, and the
-    windows cover each part evenly.
+    The numbers of masked positions are uniform in 1 ... 256, or up to that of maskable tokens, in a
+    way that lowers the variance of the estimate: the range has `rounds` equal parts, each window
+    has a number in each part, and the windows cover each part evenly.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, rounds]))
     n_windows, seq_len = validation.windows.shape
@@ -20,9 +20,8 @@ def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
         generator.permutation(n_windows) + generator.random(n_windows)
     ) / n_windows
     shares = torch.from_numpy((np.arange(rounds)[:, None] + places) / rounds)
-    maskable = validation.without_unknown(
-        torch.ones(n_windows, seq_len, dtype=torch.bool)
-    ).cpu()
+    everywhere = torch.ones(n_windows, seq_len, dtype=torch.bool)
+    maskable = validation.only_maskable(everywhere).cpu()
     keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len)))
     ranks = keys.masked_fill(~maskable, 2.0).argsort(-1).argsort(-1)
     counts = (shares * maskable.sum(-1)).long() + 1

@@ -273,6 +273,7 @@ def shared_outcomes(
     windows: torch.Tensor,
     masked: torch.Tensor,
     mask_token: int,
+    attention_mask: torch.Tensor | None = None,
 ) -> Outcomes:
     """`masked_outcomes` for all windows, of which each process computes its share."""
     size = -(-len(windows) // processes.n)
@@ -281,7 +282,10 @@ def shared_outcomes(
     mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(
         max=len(windows) - 1
     )
-    losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
+    numbers = None if attention_mask is None else attention_mask[mine]
+    losses, correct = masked_outcomes(
+        model, windows[mine], masked[mine], mask_token, numbers
+    )
     n_masked = masked.sum(1).cpu()
     begin = int(n_masked[: mine[0]].sum())
     n = int(n_masked[processes.share(len(windows))].sum())

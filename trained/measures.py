@@ -6,7 +6,6 @@ Each measure is a dict with `n` (tokens predicted), `loss` and `accuracy`, which
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,14 @@ import torch
 from torch import nn
 
 from data.masking.words import WORD, cut
-from data.protocol import N_MASKED, SEED, WINDOW_LEN, ValidationSet
+from data.protocol import (
+    N_MASKED,
+    SEED,
+    WINDOW_LEN,
+    ValidationSet,
+    evenly_spaced,
+    ranks,
+)
 from data.references.counting import count
 from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
@@ -46,38 +52,30 @@ SINGLE_WINDOWS = 64
 SINGLE_STEP = 8
 
 
-def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
+def sweep_masks(validation: ValidationSet, rate: float | None) -> torch.Tensor:
     """Masks for one masking rate, bool `[n_windows, 256]`, the same for every model.
 
-    Each window has exactly round(rate * 256) masked positions. With `None`, each window draws its
-    own count, uniformly from 1 to 255.
+    Each window has exactly round(rate * n) masked positions, where n is the number of tokens that
+    masks are drawn from: 256 in one text. With `None`, each window draws its own rate, uniformly
+    from 1 / 256 to 255 / 256.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
-    ranks = ranks_of_random(generator, (n_windows, WINDOW_LEN))
+    drawable = validation.drawable
+    order = ranks(generator, drawable)
+    rates = np.full((len(order), 1), rate)
     if rate is None:
-        return torch.from_numpy(
-            ranks < generator.integers(1, WINDOW_LEN, size=(n_windows, 1))
-        )
-    return torch.from_numpy(ranks < round(rate * WINDOW_LEN))
-
-
-def ranks_of_random(
-    generator: np.random.Generator, shape: tuple[int, int]
-) -> np.ndarray:
-    """The ranks of random numbers in each row: a random permutation."""
-    return generator.random(shape).argsort(axis=1).argsort(axis=1)
+        rates = generator.integers(1, WINDOW_LEN, size=(len(order), 1)) / WINDOW_LEN
+    counts = np.rint(rates * drawable.sum(1, keepdims=True))
+    return validation.only_maskable(torch.from_numpy(order < counts))
 
 
 def sweep(
     model: nn.Module, validation: ValidationSet, mask_token: int
 ) -> dict[str, Measure]:
     """The model at every masking rate."""
-    masks = {
-        name: sweep_masks(validation.n_windows, rate) for name, rate in RATES.items()
-    }
     return {
-        name: _masked(model, validation, masked, mask_token)
-        for name, masked in masks.items()
+        name: _masked(model, validation, sweep_masks(validation, rate), mask_token)
+        for name, rate in RATES.items()
     }
 
 
@@ -86,10 +84,16 @@ def counting_sweep(
 ) -> dict[str, Measure]:
     """The counting baseline at every masking rate, in one call because each call counts the
     training text again."""
-    windows = validation.windows.cpu().numpy()
-    masks = [sweep_masks(len(windows), rate).numpy() for rate in RATES.values()]
-    repeated = np.tile(windows, (len(masks), 1))
-    counts = count(training.cpu().numpy(), repeated, np.concatenate(masks), n_chars)
+    n = len(RATES)
+    masks = [sweep_masks(validation, rate).cpu().numpy() for rate in RATES.values()]
+    numbers = validation.attention_mask
+    counts = count(
+        training.cpu().numpy(),
+        np.tile(validation.windows.cpu().numpy(), (n, 1)),
+        np.concatenate(masks),
+        n_chars,
+        None if numbers is None else np.tile(numbers.cpu().numpy(), (n, 1)),
+    )
     sizes = [int(mask.sum()) for mask in masks]
     losses = torch.from_numpy(counts.losses).split(sizes)
     correct = torch.from_numpy(counts.correct).split(sizes)
@@ -105,23 +109,12 @@ def one_at_a_time(
 
     Each token is masked alone; all others are visible.
     """
-    windows = evenly_spaced(validation.windows, SINGLE_WINDOWS)
-    masked = torch.eye(windows.shape[1], dtype=torch.bool)[
+    rows = evenly_spaced(validation.n_windows, SINGLE_WINDOWS)
+    masked = torch.eye(validation.windows.shape[1], dtype=torch.bool)[
         ::SINGLE_STEP
     ]  # [n_columns, 256]
-    repeated = replace(validation, windows=windows.repeat_interleave(len(masked), 0))
-    return _masked(model, repeated, masked.repeat(len(windows), 1), mask_token)
-
-
-def evenly_spaced(windows: torch.Tensor, n: int) -> torch.Tensor:
-    """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
-    last = len(windows) - 1
-    kept = (
-        torch.linspace(0, last, min(n, len(windows)), dtype=torch.float64)
-        .round()
-        .long()
-    )
-    return windows[kept.to(windows.device)]
+    repeated = validation.take(rows.repeat_interleave(len(masked)))
+    return _masked(model, repeated, masked.repeat(len(rows), 1), mask_token)
 
 
 def hard_masks(
@@ -131,37 +124,26 @@ def hard_masks(
 
     Each window has at most as many masked tokens as in the protocol.
     """
-    words = word_masks(validation.windows.cpu(), vocabulary)
-    masks = {"whole words": words, f"spans of {SPAN}": span_masks(validation.n_windows)}
+    words = word_masks(validation, vocabulary)
+    masks = {"whole words": words, f"spans of {SPAN}": span_masks(validation)}
     return {
         name: _masked(model, validation, m, vocabulary.mask_token)
         for name, m in masks.items()
     }
 
 
-def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
+def word_masks(validation: ValidationSet, vocabulary: Vocabulary) -> torch.Tensor:
     """Random whole words, as many as fit into the budget of N_MASKED tokens; bool `[n_windows,
     256]`."""
     generator = np.random.Generator(np.random.PCG64(SEED))
+    windows = validation.windows.cpu()
     masked = torch.zeros(windows.shape, dtype=torch.bool)
     for row, window in enumerate(windows):
         left = N_MASKED
-        # The border of a window may cut a word, so words that touch it are left out.
-        text, offsets = vocabulary.text_of(window)
         words = []
-        end = 0
-        for piece in cut(text):
-            begin, end = end, end + len(piece)
-            if WORD.match(piece) and begin > 0 and end < len(text):
-                words.append((begin, end))
-
-        if (
-            offsets is not None
-        ):  # the tokens of each word; a word may have none of its own
-            spans = torch.searchsorted(
-                offsets, torch.tensor(words, dtype=torch.int64)
-            ).tolist()
-            words = [(begin, end) for begin, end in spans if begin < end]
+        for part in parts_of(validation, row, vocabulary.n_ordinary):
+            for begin, end in words_of(window[part], vocabulary):
+                words.append((part.start + begin, part.start + end))
 
         for i in generator.permutation(len(words)):
             begin, end = words[i]
@@ -172,13 +154,55 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
     return masked
 
 
-def span_masks(n_windows: int) -> torch.Tensor:
-    """Random spans of five tokens, each followed by a visible one, up to the budget; bool
-    `[n_windows, 256]`."""
+def parts_of(validation: ValidationSet, row: int, n_ordinary: int) -> list[slice]:
+    """The columns of the documents in a window, without their `[SEP]`; in one text, all columns."""
+    if validation.attention_mask is None:
+        return [slice(0, validation.windows.shape[1])]
+    numbers, lengths = validation.attention_mask[row].unique_consecutive(
+        return_counts=True
+    )
+    window = validation.windows[row]
+    parts = []
+    begin = 0
+    for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+        end = begin + length
+        is_whole = int(window[end - 1]) >= n_ordinary
+        if number:
+            parts.append(slice(begin, end - is_whole))
+        begin = end
+    return parts
+
+
+def words_of(ids: torch.Tensor, vocabulary: Vocabulary) -> list[tuple[int, int]]:
+    """The begin and the end of each word in a text of ids. Its borders may cut a word, so words that
+    touch them are left out."""
+    text, offsets = vocabulary.text_of(ids)
+    words = []
+    end = 0
+    for piece in cut(text):
+        begin, end = end, end + len(piece)
+        if WORD.match(piece) and begin > 0 and end < len(text):
+            words.append((begin, end))
+    if offsets is None:
+        return words
+    # the tokens of each word; a word may have none of its own
+    spans = torch.searchsorted(offsets, torch.tensor(words, dtype=torch.int64))
+    return [(begin, end) for begin, end in spans.tolist() if begin < end]
+
+
+def span_masks(validation: ValidationSet) -> torch.Tensor:
+    """Random spans of five tokens of one document, each followed by a visible one, up to the
+    budget; bool `[n_windows, 256]`."""
     generator = np.random.Generator(np.random.PCG64([SEED, SPAN]))
     n_slots = WINDOW_LEN // (SPAN + 1)
-    ranks = ranks_of_random(generator, (n_windows, n_slots))
-    slots = np.repeat(ranks < N_MASKED // SPAN, SPAN + 1, axis=1)
+    is_whole = np.ones((validation.n_windows, n_slots), dtype=bool)
+    if validation.attention_mask is not None:
+        numbers = validation.attention_mask.cpu().numpy()
+        firsts = numbers[:, :: SPAN + 1][:, :n_slots]
+        lasts = numbers[:, SPAN - 1 :: SPAN + 1][:, :n_slots]
+        is_whole = (firsts == lasts) & (firsts > 0)
+    chosen = (ranks(generator, is_whole) < N_MASKED // SPAN) & is_whole
+    slots = np.repeat(chosen, SPAN + 1, axis=1)
     slots[:, SPAN :: SPAN + 1] = False
 
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
@@ -195,7 +219,8 @@ def breakdown(
     masked = validation.masked.cpu()
     classes = [class_of(character) for character in first_characters(vocabulary)]
     class_numbers = torch.tensor(classes)[validation.windows.cpu()[masked]]
-    distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
+    distances = distance_to_visible(masked, validation.attention_mask)[masked]
+    distances = distances.clamp(max=len(DISTANCES))
 
     def table(names: Iterable[str], numbers: torch.Tensor) -> dict[str, Measure]:
         rows = {}
@@ -224,15 +249,24 @@ def first_characters(vocabulary: Vocabulary) -> list[str]:
     return [(text.strip() or text or "\0")[0] for text in texts]
 
 
-def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
-    """Distance to the nearest visible token of the window, `[n_windows, seq_len]`; 0 if visible
-    itself."""
+def distance_to_visible(
+    masked: torch.Tensor, documents: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Distance to the nearest visible token of the window, or of the same document if their numbers
+    are given, `[n_windows, seq_len]`; 0 if visible itself."""
     columns = torch.arange(masked.shape[1])
     far = 2 * masked.shape[1]
     before = (
         columns.where(~masked, -far).cummax(1).values
     )  # the last visible column up to here
     after = columns.where(~masked, far).flip(1).cummin(1).values.flip(1)
+    if documents is not None:
+        numbers = documents.cpu()
+        last = masked.shape[1] - 1
+        is_same_before = numbers == numbers.gather(1, before.clamp(min=0))
+        is_same_after = numbers == numbers.gather(1, after.clamp(max=last))
+        before = before.where(is_same_before, -far)
+        after = after.where(is_same_after, far)
 
     return torch.minimum(columns - before, after - columns)
 
@@ -240,8 +274,11 @@ def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
 def _masked(
     model: nn.Module, validation: ValidationSet, masked: torch.Tensor, mask_token: int
 ) -> Measure:
-    masked = validation.without_unknown(masked)
-    return _measure(*masked_outcomes(model, validation.windows, masked, mask_token))
+    masked = validation.only_maskable(masked)
+    outcomes = masked_outcomes(
+        model, validation.windows, masked, mask_token, validation.attention_mask
+    )
+    return _measure(*outcomes)
 
 
 def _measure(losses: torch.Tensor, correct: torch.Tensor) -> Measure:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from data.protocol import ValidationSet
 from training.objective import Sums
 
 CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
+LOGITS_AT_ONCE = 65_536  # that become float64, for the same reason
 Outcomes = tuple[torch.Tensor, torch.Tensor]
 Measure = Callable[..., Outcomes]  # as `masked_outcomes`
 
@@ -49,13 +51,16 @@ def masked_outcomes(
     windows: torch.Tensor,
     masked: torch.Tensor,
     mask_token: int,
+    attention_mask: torch.Tensor | None = None,
 ) -> Outcomes:
     """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which
-    are masked. Both results are `[n_masked]`,
-    on the CPU, in the order of `masked.nonzero()`.
+    are masked, and `attention_mask` has the documents' numbers. Both results are `[n_masked]`, on
+    the CPU, in the order of `masked.nonzero()`.
     """
+    if not takes_documents(model):
+        attention_mask = None
     losses = []
     correct = []
     n_at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
@@ -66,12 +71,26 @@ def masked_outcomes(
             hidden = masked[part]
             positions = torch.nonzero(hidden.flatten()).flatten()
             inputs = tokens.masked_fill(hidden, mask_token)
-            # MPS has no float64
-            logits = model(inputs, positions).cpu()
+            if attention_mask is None:
+                logits = model(inputs, positions)
+            else:
+                logits = model(inputs, positions, attention_mask[part])
             labels = tokens.flatten()[positions].cpu()
-            losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
-            correct.append(logits.argmax(-1) == labels)
+            # MPS has no float64
+            logits = logits.cpu()
+            n_rows = max(1, LOGITS_AT_ONCE // logits.shape[-1])
+            for some, wanted in zip(
+                logits.split(n_rows), labels.split(n_rows), strict=True
+            ):
+                losses.append(F.cross_entropy(some.double(), wanted, reduction="none"))
+                correct.append(some.argmax(-1) == wanted)
     return torch.cat(losses), torch.cat(correct)
+
+
+def takes_documents(model: nn.Module) -> bool:
+    """Whether a model takes the documents' numbers. A model of a user may not: it sees all
+    documents of a window."""
+    return "attention_mask" in signature(getattr(model, "forward", model)).parameters
 
 
 def evaluate(
@@ -88,21 +107,29 @@ def evaluate(
     """
     windows = validation.windows
     masked = validation.masked
-    outcomes = outcomes_of(model, windows, masked, mask_token)
+    numbers = validation.attention_mask
+    outcomes = outcomes_of(model, windows, masked, mask_token, numbers)
     losses = per_window(outcomes[0], masked)
     n = validation.n_windows
     n_masked = validation.n_masked
-    # [n_windows]; their mean is the loss per masked position, also with [UNK]
+    # [n_windows]; their mean is the loss per masked position, also if windows have fewer
     per_token = losses / n_masked
     loss = per_token.mean().item()
+    excess = per_token - loss * (masked.sum(1).cpu() / n_masked - 1)
     loss_at_seq_len = loss
     if seq_len < windows.shape[1]:
-        pieces = zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True)
-        all_losses = [outcomes_of(model, *piece, mask_token)[0] for piece in pieces]
+        all_losses = []
+        for begin in range(0, windows.shape[1], seq_len):
+            piece = slice(begin, begin + seq_len)
+            its_numbers = None if numbers is None else numbers[:, piece]
+            token_losses, _ = outcomes_of(
+                model, windows[:, piece], masked[:, piece], mask_token, its_numbers
+            )
+            all_losses.append(token_losses)
         loss_at_seq_len = torch.cat(all_losses).mean().item()
     return Evaluation(
         loss=loss,
-        loss_stderr=(per_token.std() / n**0.5).item() if n > 1 else math.nan,
+        loss_stderr=(excess.std() / n**0.5).item() if n > 1 else math.nan,
         loss_at_seq_len=loss_at_seq_len,
         accuracy=outcomes[1].double().mean().item(),
         window_losses=losses.numpy(),

@@ -3,6 +3,7 @@ per character."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,10 +12,9 @@ from torch import Generator, Tensor
 from configs.branch import derived_seed
 from data.bound_masks import bound_masks
 from data.play.automaton import Automaton
-from data.protocol import ValidationSet
+from data.protocol import ValidationSet, evenly_spaced
 from data.vocabulary import Vocabulary
 from trained.load import Trained
-from trained.measures import evenly_spaced
 from training.callbacks.any_order_bound import any_order_bound
 from writing.judge import Judge, ratio
 from writing.sampler import Sampler
@@ -36,7 +36,11 @@ def bound(trained: Trained, validation: ValidationSet) -> Tensor:
     windows = validation.windows
     masks = bound_masks(validation, ROUNDS)
     losses = any_order_bound(
-        trained.model, windows, masks, trained.vocabulary.mask_token
+        trained.model,
+        windows,
+        masks,
+        trained.vocabulary.mask_token,
+        validation.attention_mask,
     )
     return losses * _is_written(windows, trained.vocabulary).sum(1)
 
@@ -55,7 +59,7 @@ def order_losses(
 
     The order is the sampler's, from blanks only; its temperature is taken as 1. With the order
     `random`, each text has an order of its own, and the mean over orders is the any-order bound.
-    `[UNK]` is visible from the beginning, and its loss is 0.
+    Special tokens such as `[UNK]` are visible from the beginning, and their loss is 0.
     """
     ids = torch.where(texts < sampler.n_ordinary, sampler.mask_token, texts)
     losses = torch.zeros(texts.shape, dtype=torch.float64, device=texts.device)
@@ -75,11 +79,13 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
     It is exact, except for the order `random`: each window is written in one random order, a sample
     of the bound.
     """
-    windows = evenly_spaced(validation.windows, WINDOWS).cpu()
+    some = validation.take(evenly_spaced(validation.n_windows, WINDOWS))
+    windows = some.windows.cpu()
     likelihoods = {}
     for order in ORDERS:
         generators = [Generator().manual_seed(i) for i in range(len(windows))]
-        losses = order_losses(_sampler(trained, order), windows, generators).sum(1)
+        sampler = replace(_sampler(trained, order), documents=some.attention_mask)
+        losses = order_losses(sampler, windows, generators).sum(1)
         likelihoods[order] = likelihood(losses, windows, trained.vocabulary)
 
     return likelihoods
@@ -117,12 +123,12 @@ def _sampler(trained: Trained, order: str) -> Sampler:
 
 
 def _is_written(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """Where windows `[n_windows, seq_len]` hold tokens that a model writes: all but `[UNK]`."""
+    """Where windows `[n_windows, seq_len]` hold tokens that a model writes: all but special ones."""
     return windows.cpu() < vocabulary.n_ordinary
 
 
 def n_characters(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """The number of characters of windows `[n_windows, seq_len]` without `[UNK]`, `[n_windows]`."""
+    """The number of characters of windows `[n_windows, seq_len]` without special tokens, `[n_windows]`."""
     lengths = 1 if vocabulary.lengths is None else vocabulary.lengths[windows.cpu()]
     return (_is_written(windows, vocabulary) * lengths).sum(1)
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from data.play.grammar import grammar
 from data.play.words import TOPIC_VOWELS
-from data.protocol import ValidationSet
+from data.protocol import ValidationSet, evenly_spaced
 from data.vocabulary import Vocabulary
-from trained.measures import evenly_spaced
 from training.evaluation import masked_outcomes
 from writing.judge import ratio
 from writing.truth import TruePosterior
@@ -58,8 +57,9 @@ def known_characters(
     The phenomenon is that of the most probable state given the whole window.
     """
     truth = TruePosterior(grammar(), vocabulary)
-    windows = evenly_spaced(validation.windows, MAX_WINDOWS)
-    masked = evenly_spaced(validation.masked, MAX_WINDOWS)
+    some = validation.take(evenly_spaced(validation.n_windows, MAX_WINDOWS))
+    windows = some.windows
+    masked = some.masked
     shown = windows.cpu()
     hidden = masked.cpu()
     beliefs = truth.floor.beliefs(truth.to_floor(shown), hidden, "word")

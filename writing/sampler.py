@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from trained.batches import pieces
+from training.evaluation import takes_documents
 
 TIE = 1e-6  # scores with a smaller difference are ordered at random
 
@@ -68,6 +69,8 @@ class Sampler:
     order: str = "random"
     temperature: float = 1.0
     remask: float = 0.0
+    # [n, length] the number of each token's document in its text; None: each text is a document
+    documents: Tensor | None = None
 
     @torch.no_grad()
     def write(
@@ -153,8 +156,11 @@ class Sampler:
         is true."""
         # float64 stays on the CPU
         device = next((weight.device for weight in self.model.parameters()), ids.device)
+        masks = {}
+        if self.documents is not None and takes_documents(self.model):
+            masks["attention_mask"] = self.documents.to(device)
         logits = self.model(
-            ids.to(device), where.flatten().nonzero().flatten().to(device)
+            ids.to(device), where.flatten().nonzero().flatten().to(device), **masks
         )
         return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
 

@@ -7,8 +7,8 @@ context,
     p(c | context) = (count(c, context) + types(context) * p(c | smaller)) / (total(context) + types(context)),
 
 where types(context) is the number of different characters seen in the context. Contexts have up to
-4 characters on each side and 7 in total, all visible and inside the window. A model with a higher
-loss has learned less than counting.
+4 characters on each side and 7 in total, all visible and inside the window and the document. A
+model with a higher loss has learned less than counting.
 """
 
 from itertools import product
@@ -34,20 +34,28 @@ class Counts(NamedTuple):
     correct: Bools
 
 
-def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
+def count(
+    training: Ints,
+    windows: Ints,
+    masked: Bools,
+    n_chars: int,
+    documents: Ints | None = None,
+) -> Counts:
     """Predict the masked characters of windows, each window alone; one call for many windows is
     fastest.
 
     `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are
-    `[n_windows, seq_len]`.
+    `[n_windows, seq_len]`. Ids from `n_chars` on are special: they are contexts, and never
+    predicted. `documents` `[n_windows, seq_len]` are the numbers of the characters' documents, of
+    which only their own is a context.
     """
-    frequencies = np.bincount(training, minlength=n_chars)
+    frequencies = np.bincount(training, minlength=n_chars)[:n_chars]
     ids = windows.ravel()
     positions = np.flatnonzero(masked)
     truth = ids[positions]
-    left, right = _visible_neighbors(masked)
+    left, right = _visible_neighbors(masked, documents)
 
-    probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
+    probs = (frequencies[truth] + 0.5) / (frequencies.sum() + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
     alive = np.ones(
         len(truth), dtype=bool
@@ -83,16 +91,25 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     return Counts(-np.log(probs), best == truth)
 
 
-def _visible_neighbors(masked: Bools) -> tuple[Ints, Ints]:
-    """The numbers of consecutive visible characters left and right of masked ones, at most MAX_SIDE
-    each."""
+def _visible_neighbors(
+    masked: Bools, documents: Ints | None = None
+) -> tuple[Ints, Ints]:
+    """The numbers of consecutive visible characters of the same document left and right of masked
+    ones, at most MAX_SIDE each."""
     rows, columns = masked.nonzero()
     # as is everything outside the window
     hidden = np.pad(masked, ((0, 0), (MAX_SIDE, MAX_SIDE)), constant_values=True)
     columns += MAX_SIDE
     distances = np.arange(1, MAX_SIDE + 1)
-    left = hidden[rows[:, None], columns[:, None] - distances]
-    right = hidden[rows[:, None], columns[:, None] + distances]
+    before = columns[:, None] - distances
+    after = columns[:, None] + distances
+    left = hidden[rows[:, None], before]
+    right = hidden[rows[:, None], after]
+    if documents is not None:
+        numbers = np.pad(documents, ((0, 0), (MAX_SIDE, MAX_SIDE)))
+        own = numbers[rows, columns][:, None]
+        left |= numbers[rows[:, None], before] != own
+        right |= numbers[rows[:, None], after] != own
     return (left.cumsum(1) == 0).sum(1), (right.cumsum(1) == 0).sum(1)
 
 
@@ -135,6 +152,7 @@ def _count_pairs(
     counts = np.empty(0, dtype=np.int64)
     for start in range(before, len(training) - after, OFFSETS_AT_ONCE):
         offsets = np.arange(start, min(start + OFFSETS_AT_ONCE, len(training) - after))
+        offsets = offsets[training[offsets] < n_chars]
         hashes = context_hashes(training, offsets, before, after)
         nearest = np.searchsorted(contexts, hashes).clip(max=len(contexts) - 1)
         kept = contexts[nearest] == hashes

@@ -6,7 +6,9 @@ The last two take some seconds and depend on the corpus and the protocol only, s
 
 import contextlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,13 +17,15 @@ import torch
 import data.corpus
 from data import protocol
 from data.corpus import Corpus
+from data.document_protocol import validation_set_of_documents
 from data.play.floor import Floor
-from data.protocol import N_MASKED, validation_set
+from data.protocol import validation_set
 from data.references.counting import count
+from data.text.stored import pieces
 from data.vocabulary import MASK, PAD, SEP, Vocabulary
 from runs.files import write_atomically
 
-VERSION = 4  # of the computation; a new version ignores cached losses
+VERSION = 5  # of the computation; a new version ignores cached losses
 
 
 def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
@@ -52,10 +56,11 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
     computed now.
 
     They are `counting`, which counts `corpus.training`, and if the automaton is known, `floor`.
+    `n_masked` has the numbers of masked positions.
     """
     losses = cached_losses(corpus)
     if losses is None:
-        losses = {"counting": _count(corpus)}
+        losses = _count(corpus)
         if corpus.automaton:
             losses["floor"] = _floor(corpus)
         content = io.BytesIO()
@@ -74,9 +79,23 @@ def cached_losses(corpus: Corpus) -> dict[str, np.ndarray] | None:
     return None
 
 
-def mean_loss(losses: np.ndarray) -> float:
-    """Summed losses per window as nats per masked character."""
-    return float(losses.mean()) / N_MASKED
+def mean_losses(losses: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The losses of `window_losses` in nats per masked character."""
+    n_masked = float(losses["n_masked"].mean())
+    return {
+        name: float(sums.mean()) / n_masked
+        for name, sums in losses.items()
+        if name != "n_masked"
+    }
+
+
+def counted_ids(corpus: Corpus, vocabulary: Vocabulary) -> torch.Tensor:
+    """The training ids that are counted, `[n]`: those of `corpus.training`; or of documents, whose
+    `[SEP]` keeps contexts inside of them, as many."""
+    if not (corpus.stored and corpus.has_documents):
+        return vocabulary.encode(corpus.training)
+    ids = corpus.stored.tokenized(vocabulary).training.ids
+    return torch.cat([ids[part.start : part.stop] for part in pieces(len(ids))]).long()
 
 
 def _path(corpus: Corpus) -> Path:
@@ -85,23 +104,37 @@ def _path(corpus: Corpus) -> Path:
     return data.corpus.CACHE / "references" / name
 
 
-def _count(corpus: Corpus) -> np.ndarray:
+def _count(corpus: Corpus) -> dict[str, Any]:
     separators = [SEP] if corpus.has_documents else []
     vocabulary = Vocabulary(corpus.counts, [PAD, MASK, *separators])
-    if corpus.stored:
-        validation_ids = corpus.stored.tokenized(vocabulary).validation.ids
+    documents = None
+    if corpus.stored and corpus.has_documents:
+        stored = corpus.stored.tokenized(vocabulary)
+        validation = validation_set_of_documents(
+            stored.validation.ids,
+            stored.validation_documents,
+            n_ordinary=vocabulary.n_ordinary,
+            padding_token=vocabulary.padding_token,
+        )
+        assert validation.attention_mask is not None
+        documents = validation.attention_mask.numpy()
+    elif corpus.stored:
+        validation = validation_set(corpus.stored.tokenized(vocabulary).validation.ids)
     else:
-        validation_ids = vocabulary.encode(corpus.validation)
+        validation = validation_set(vocabulary.encode(corpus.validation))
 
-    validation = validation_set(validation_ids)
-    training = vocabulary.encode(corpus.training).numpy()
+    masked = validation.masked.numpy()
     counts = count(
-        training,
+        counted_ids(corpus, vocabulary).numpy(),
         validation.windows.numpy(),
-        validation.masked.numpy(),
-        vocabulary.n_tokens if corpus.has_documents else vocabulary.n_ordinary,
+        masked,
+        vocabulary.n_ordinary,
+        documents,
     )
-    return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
+    n_masked = masked.sum(1)
+    windows = np.split(counts.losses, n_masked.cumsum()[:-1])
+    sums = np.array([losses.sum() for losses in windows])
+    return {"counting": sums, "n_masked": n_masked}
 
 
 def _floor(corpus: Corpus) -> np.ndarray:

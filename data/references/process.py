@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from data.corpus import Corpus
-from data.references.losses import cached_losses, mean_loss, window_losses
+from data.references.losses import cached_losses, mean_losses, window_losses
 
 SMALL = 100_000  # characters: on shorter texts, counting takes less time than starting a process
 
@@ -72,7 +72,7 @@ class References:
         self._receiver = None
 
     def _take(self, losses: dict[str, np.ndarray]) -> None:
-        self.losses |= {name: mean_loss(each) for name, each in losses.items()}
+        self.losses |= mean_losses(losses)
         self._floor = losses.get("floor")
 
 

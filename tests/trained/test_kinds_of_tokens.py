@@ -75,7 +75,7 @@ def test_masks_of_words_hide_the_words_of_the_text(run):
     trained, tokenizer = run
     data = trained.data()
     windows = data.validation_set.windows
-    masked = word_masks(windows, trained.vocabulary).flatten()
+    masked = word_masks(data.validation_set, trained.vocabulary).flatten()
     text = data.loaded.validation
     words = set(WORD.findall(text))
     places = places_of(tokenizer, text, windows.numel())

@@ -7,13 +7,18 @@ from trained import measures
 from training.evaluation import masked_outcomes
 
 
-def test_sweep_masks_have_their_rate_in_every_window():
-    assert set(measures.sweep_masks(50, 0.3).sum(1).tolist()) == {77}
+def windows(n):
+    return ValidationSet(torch.zeros(n, 256, dtype=torch.int64), protocol_masks(n))
 
-    counts = measures.sweep_masks(2_000, None).sum(1)
+
+def test_sweep_masks_have_their_rate_in_every_window():
+    masks = measures.sweep_masks(windows(50), 0.3)
+    assert set(masks.sum(1).tolist()) == {77}
+
+    counts = measures.sweep_masks(windows(2_000), None).sum(1)
     assert 1 <= counts.min() < 10
     assert 245 < counts.max() <= 255
-    assert torch.equal(measures.sweep_masks(50, 0.3), measures.sweep_masks(50, 0.3))
+    assert torch.equal(measures.sweep_masks(windows(50), 0.3), masks)
 
 
 def test_distance_to_the_nearest_visible_character():
@@ -38,11 +43,11 @@ def copier(n_tokens):
 def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
     model = copier(vocabulary.n_tokens)
-    windows = vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256)
+    texts = vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256)
     masked = protocol_masks(2)
-    outcomes = masked_outcomes(model, windows, masked, vocabulary.mask_token)
+    outcomes = masked_outcomes(model, texts, masked, vocabulary.mask_token)
 
-    tables = measures.breakdown(outcomes, ValidationSet(windows, masked), vocabulary)
+    tables = measures.breakdown(outcomes, ValidationSet(texts, masked), vocabulary)
 
     for table in tables.values():
         assert sum(row["n"] for row in table.values()) == 76
@@ -66,7 +71,7 @@ def test_the_measures_of_a_model_with_known_predictions():
 
 
 def test_span_masks_are_separate_spans_within_the_budget():
-    spans = measures.span_masks(50)
+    spans = measures.span_masks(windows(50))
 
     assert set(spans.sum(1).tolist()) == {35}
 

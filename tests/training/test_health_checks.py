@@ -27,7 +27,7 @@ def test_a_model_that_sees_the_labels_is_detected(train, short_play):
     """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest
     possible."""
 
-    def without_masking(model, windows, masked, mask_token):
+    def without_masking(model, windows, masked, mask_token, attention_mask):
         rest = iter(windows)
 
         def leaky(inputs, positions):

@@ -139,8 +139,9 @@ def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
 def test_word_masks_hide_whole_words(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary = configs.data.vocabulary
-    windows = configs.data.validation_set.windows
-    masked = word_masks(windows, vocabulary)
+    validation = configs.data.validation_set
+    windows = validation.windows
+    masked = word_masks(validation, vocabulary)
 
     assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
 

@@ -21,6 +21,7 @@ class AnyOrderBound(Callback):
             evaluator.validation.windows,
             bound_masks(evaluator.validation, rounds=1),
             evaluator.mask_token,
+            evaluator.validation.attention_mask,
             evaluator.outcomes_of,
         )
         row["loss.bound"] = bound.mean().item()
@@ -31,14 +32,16 @@ def any_order_bound(
     windows: torch.Tensor,
     masks: torch.Tensor,
     mask_token: int,
+    attention_mask: torch.Tensor | None = None,
     outcomes_of: Measure = masked_outcomes,
 ) -> torch.Tensor:
     """How well a model that writes in random order predicts windows: `[n_windows]` nats per token,
     an upper bound.
 
-    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound_masks`) of the true
-    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a
-    window x has at least the probability P(x) with
+    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound_masks`) of the
+    true `windows` `[n_windows, seq_len]`, with the documents' numbers in `attention_mask`. If L
+    tokens are written one at a time in random order, a window x has at least the probability P(x)
+    with
 
         -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
                    = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
@@ -49,7 +52,9 @@ def any_order_bound(
     """
     repeated = windows.repeat(len(masks), 1)
     masked = masks.flatten(0, 1)
-    token_losses, _ = outcomes_of(model, repeated, masked, mask_token)
+    if attention_mask is not None:
+        attention_mask = attention_mask.repeat(len(masks), 1)
+    token_losses, _ = outcomes_of(model, repeated, masked, mask_token, attention_mask)
     losses = per_window(token_losses, masked)
     per_token = losses / masked.sum(1).clamp(min=1).cpu()
     return per_token.view(len(masks), -1).mean(0)

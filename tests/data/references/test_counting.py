@@ -64,3 +64,21 @@ def test_contexts_that_were_never_seen_give_finite_losses(seed, rate, n_characte
 
     assert losses.shape == (masked.sum(),)
     assert np.isfinite(losses).all()
+
+
+def test_only_the_own_document_is_a_context_and_special_tokens_are_never_predicted():
+    generator = np.random.default_rng(0)
+    separator = 4
+    training = np.concatenate(
+        [np.append(generator.integers(4, size=9), separator) for _ in range(200)]
+    )
+    windows = training[:400].reshape(2, 200).copy()
+    masked = (generator.random((2, 200)) < 0.2) & (windows != separator)
+    numbers = np.tile(np.repeat(np.arange(1, 21), 10), (2, 1))
+    together = count(training, windows, masked, 4, numbers).losses
+
+    alone = windows.reshape(40, 10)
+    apart = count(training, alone, masked.reshape(40, 10), 4).losses
+
+    assert np.array_equal(together, apart)
+    assert (np.exp(-together) < 1).all()
