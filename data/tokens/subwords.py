@@ -244,16 +244,19 @@ class SubwordVocabulary(PiecesOfUtf8):
 
         special += [token for token in special_tokens if token not in (PAD, MASK, UNK)]
         self.learned = learned or {"after_space": {}, "lengths": {}}
-        # a decoder writes the space after a token with such a suffix
-        has_suffix = tokenizer["model"].get("end_of_word_suffix")
-        for token, after_space in self.learned["after_space"].items():
-            visible = texts[token].strip() if has_suffix else texts[token].lstrip()
-            if visible:
-                texts[token] = b" " * after_space + visible
+        with as_tokens_error(
+            "what the vocabulary has learned of its tokens is damaged"
+        ):
+            # a decoder writes the space after a token with such a suffix
+            has_suffix = tokenizer["model"].get("end_of_word_suffix")
+            for token, after_space in self.learned["after_space"].items():
+                visible = texts[token].strip() if has_suffix else texts[token].lstrip()
+                if visible:
+                    texts[token] = b" " * after_space + visible
 
-        self.number_tokens(texts, special)
-        for token, length in self.learned["lengths"].items():
-            self.lengths[self.id_of(token)] = length
+            self.number_tokens(texts, special)
+            for token, length in self.learned["lengths"].items():
+                self.lengths[self.id_of(token)] = length
 
         self._no_text = {self.padding_token, self.mask_token}
         self._is_by_word = is_by_word(tokenizer)
