@@ -164,6 +164,12 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.is_packed)
 def is_packed(c: DataConfigs) -> bool:
+    pairs = c.root().objective.pairs
+    if pairs and c.loaded.has_documents and c.windows != "anywhere":
+        raise ConfigError(
+            f"objective.{pairs}: its pairs cross the borders of documents: set"
+            " data.windows=anywhere if they may"
+        )
     if c.windows == "auto":
         return c.loaded.has_documents and c.sampling == "random"
     if c.windows == "packed" and not c.loaded.has_documents:

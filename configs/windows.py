@@ -109,10 +109,7 @@ def check_takes_mask(model: torch.nn.Module) -> None:
 
 
 def check_large_text(root: Any, longest: int) -> None:
-    """Raise ConfigError or CorpusError if the keys do not suit the text; `root` is the config tree.
-
-    They must not need much memory, and pairs must not cross the borders of documents unawares.
-    """
+    """Raise ConfigError if the keys need much memory for the text; `root` is the config tree."""
     c, n_tokens = root.data, len(root.data.training_ids)
     n_cells = n_tokens // min(row["seq_len"] for row in root.training.stages)
     for key, is_set, n_bytes, instead in (
@@ -133,11 +130,6 @@ def check_large_text(root: Any, longest: int) -> None:
             raise ConfigError(
                 f"{key} needs {n_bytes / 1e9:,.1f} GB of memory for this text: use {instead}"
             )
-    if root.objective.pairs and c.loaded.has_documents and c.windows != "anywhere":
-        raise ConfigError(
-            f"objective.{root.objective.pairs}: its pairs cross the borders of documents: set"
-            " data.windows=anywhere if they may"
-        )
     if root.objective.nsp and (c.loaded.is_sample or c.loaded.has_documents):
         raise ConfigError(
             "objective.nsp needs all speeches in memory, and this text stays on the disk: use sop"

@@ -63,15 +63,25 @@ class MaskedObjective:
         labels = torch.cat([batch.labels.flatten() for batch in batches])
         # every label has the same weight, whichever batch it is in
         n_labels = (labels != IGNORED_LABEL).sum()
-        return {
-            "n_labels": n_labels,
-            "n_positions": torch.full_like(n_labels, labels.numel()),
-        }
+        n_positions = torch.zeros_like(n_labels)
+        for batch in batches:
+            n_positions += n_positions_in(batch)
+        return {"n_labels": n_labels, "n_positions": n_positions}
 
     def normalized(self, sums: Sums, counts: Sums) -> torch.Tensor:
         """A batch's share of the loss of a step, from the `sums` of the batch and the `counts` of
         the step."""
         return sums["loss_sum"] / counts["n_labels"].clamp(min=1)
+
+
+def n_positions_in(batch: Batch) -> torch.Tensor | int:
+    """How many labels a batch has at least if any token may be masked: as many as positions, or
+    fewer in proportion to the padding of its windows."""
+    n = batch.positions.numel()
+    if batch.attention_mask is None:
+        return n
+    shares = (batch.attention_mask != 0).float().mean(1)
+    return (shares * (n / len(shares))).floor().long().sum()
 
 
 def masks_of(batch: Batch) -> dict[str, torch.Tensor]:

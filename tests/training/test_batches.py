@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from data.batch import IGNORED_LABEL, Batch
 from data.batch_contract import check_batch
 from distributed.parallel import part_of
-from tests.conftest import configs_for, one_line
+from tests.conftest import configs_for, one_line, written
 from training.compilation import Compiled, without_side_effects
 from training.objective import MaskedObjective
 from training.schedule import Stage
@@ -233,3 +233,17 @@ def test_a_batch_that_breaks_the_contract_is_refused_in_one_line(name, value):
         check_batch(
             good._replace(**{name: value}), batch_size=2, seq_len=8, n_tokens=30
         )
+
+
+def test_padding_takes_no_labels_from_a_run_on_documents(tmp_path, train):
+    """Short documents leave a third of each window empty."""
+    rows = "".join(f"{number:021}\n" for number in range(2_000))
+    trained = train(
+        data__corpus=written(tmp_path / "rows.txt", rows),
+        data__documents="lines",
+        training__stages=[{"until": 1.0, "seq_len": 32}],
+        training__max_steps=4,
+    )
+
+    row = trained.callbacks.rows[-1]
+    assert row.get("ignored_labels", 0) < 0.01
