@@ -8,9 +8,11 @@ from torch.nn.functional import pad
 from configs.acceleration import compiled_objective, cuda_graphs
 from configs.branch import is_sharded
 from configs.compiled_code import kept_code
+from configs.data import validation_windows
 from configs.experiment import Configs
 from configs.keys import ConfigError
 from configs.own_code import own_callback
+from data.protocol import WINDOW_LEN
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
 from data.text.report import text_report
@@ -23,9 +25,11 @@ from distributed.parallel import RowWriter
 from distributed.substitutes import in_all_processes
 from runs.run_folder import RunFolder
 from training.callbacks.any_order_bound import AnyOrderBound
+from training.callbacks.at_longest import AtLongest
 from training.callbacks.callback import Callback
 from training.callbacks.compiler import Compiler
 from training.callbacks.data_waiting import DataWaiting
+from training.callbacks.evaluation_budget import EvaluationBudget
 from training.callbacks.health_checks import MASKED_BY, HealthChecks
 from training.callbacks.knobs import KnobPanel
 from training.callbacks.pair_accuracy import PairAccuracy
@@ -92,10 +96,17 @@ def callbacks_of(
         callbacks.append(
             Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations)
         )
+    evaluating: list[Callback] = []
+    longest = max(row["seq_len"] for row in c.training.stages)
+    if longest > WINDOW_LEN and len(c.data.validation_ids) >= longest:
+        evaluating.append(AtLongest(validation_windows(c.data, longest)))
     if len(c.training.all_stages) > len(
         c.training.stages
     ):  # some row has several masking rates
-        callbacks.append(AnyOrderBound())
+        evaluating.append(AnyOrderBound())
+    callbacks += evaluating
+    has_documents = c.data.loaded.has_documents
+    callbacks.append(in_all_processes(EvaluationBudget)(has_documents, evaluating))
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
     callbacks += [own_callback(reference) for reference in c.callbacks]

@@ -28,6 +28,7 @@ from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks.callback import Callback, Row, Weights
+from training.callbacks.evaluation_budget import EvaluationBudget
 from training.callbacks.knobs import KnobPanel, Request
 from training.callbacks.recorder import Recorder
 from training.checkpoint import Content, has_shards, is_sharded
@@ -305,6 +306,13 @@ class ParallelCompiled(InAllProcesses, Compiled):
         return ""
 
 
+class ParallelEvaluationBudget(InAllProcesses, EvaluationBudget):
+    """All evaluate as many windows as the first process has time for."""
+
+    def agreed(self, seconds: float) -> float:
+        return self.processes.from_first(seconds)
+
+
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
 
@@ -377,6 +385,7 @@ PARALLEL: dict[type, Callable[..., Any]] = {
     Evaluator: parallel_evaluator,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,
+    EvaluationBudget: ParallelEvaluationBudget,
 }
 
 

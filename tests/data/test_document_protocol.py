@@ -6,7 +6,9 @@ from data.bound_masks import bound_masks
 from data.corpus import CorpusError
 from data.document_protocol import validation_set_of_documents
 from data.vocabulary import MASK, PAD, SEP, UNK, Vocabulary
+from tests.model.conftest import small_model
 from trained import measures
+from training.evaluation import evaluate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 VOCABULARY = Vocabulary(LETTERS, [PAD, MASK, UNK, SEP])
@@ -129,3 +131,26 @@ def test_the_nearest_visible_token_is_in_the_same_document():
 
     assert distances[0, [0, 1, 4, 5]].tolist() == [1, 0, 1, 0]
     assert (distances[0, 2:4] > 6).all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seq_len", [256, 64])
+def test_the_loss_is_that_of_each_document_alone(seq_len):
+    model = small_model(n_tokens=VOCABULARY.n_tokens).eval()
+    windows = validation(*documents(3, 300, 40, 25, 256, 90, 60))
+    mask_token = VOCABULARY.mask_token
+    losses = []
+    for row in range(windows.n_windows):
+        numbers = windows.attention_mask[row]
+        for number in range(1, int(numbers.max()) + 1):
+            piece = (numbers == number).nonzero().flatten()
+            ids = windows.windows[row, piece]
+            hidden = windows.masked[row, piece]
+            logits = model(ids.masked_fill(hidden, mask_token)[None])
+            losses.append(-logits.log_softmax(-1)[hidden, ids[hidden]])
+    expected = torch.cat(losses).mean().item()
+
+    result = evaluate(model, windows, mask_token, seq_len)
+
+    assert result.loss == pytest.approx(expected, abs=1e-5)
+    assert (result.loss_at_seq_len == result.loss) == (seq_len == 256)

@@ -1,5 +1,6 @@
 """Compares a run with its reference losses."""
 
+from data.protocol import evenly_spaced
 from data.references.process import References
 from runs.curves import save_curves
 from runs.files import reporting_os_errors
@@ -28,7 +29,10 @@ class ReferenceLosses(Callback):
     def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         window_floors = self.references.floor()
         if window_floors is not None:
-            floor = self.references.losses["floor"]
+            validation = trainer.evaluator.validation
+            kept = evenly_spaced(len(window_floors), validation.n_windows)
+            window_floors = window_floors[kept.numpy()]
+            floor = float(window_floors.mean()) / validation.n_masked
             row["floor.valid"] = floor
             row["excess"] = evaluation.loss - floor
             check_for_leak(evaluation.window_losses, window_floors)
