@@ -5,8 +5,11 @@ python generate.py RUN                                  RUN: a folder, a uuid or
 python generate.py RUN --prompt "ROMEO:" --length 1000           continue a text
 python generate.py RUN --prompt "To be, or ______ be" --n 5      fill its blanks in five ways
 
-A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an
-underscore. The text after the prompt begins as blanks. In each step the order chooses some of them,
+A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other
+data.tokens. The rest of the prompt never changes. A backslash before a blank makes it plain text: \_
+is an underscore, \\_ a backslash and a blank; with --raw all backslashes are plain.
+
+The text after the prompt begins as blanks. In each step the order chooses some of them,
 and each gets a token drawn from the model's probabilities. In a terminal the text appears step by
 step. Elsewhere only the finished texts are printed, with a line --- between them.
 """
@@ -24,9 +27,9 @@ from configs.command_line.program import run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
 from runs.terminal import printable
-from trained.fill import in_template
-from trained.load import Trained, load_trained
+from trained.load import load_trained
 from trained.saved_classifier import check_new
+from trained.template import Notation, Template, add_notation
 from writing.animation import Recording
 from writing.prompts import LONGEST, reservation_about, template_of
 from writing.sampler import ORDERS, Sampler
@@ -40,6 +43,7 @@ def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
     prompt = "text to continue, or with blanks to fill"
     parser.add_argument("--prompt", metavar="TEXT", default="", help=prompt)
+    add_notation(parser)
     length = "characters (or tokens) of the text, prompt included"
     length += (
         " (default: those of a prompt with blanks, or of the run's longest windows)"
@@ -81,9 +85,11 @@ def main(arguments: list[str]) -> int:
 def generate(options: Namespace) -> None:
     """Write and print the texts, one after the other. Raises OSError."""
     trained = load_trained(options.run, options.logs)
-    template = template_of(options.prompt, options.length, trained)
+    notation = Notation(options.blank, options.raw)
+    template = template_of(options.prompt, options.length, trained, notation)
+    ids = template.ids
     if options.gif:
-        check_gif(options.gif, len(template))
+        check_gif(options.gif, len(ids))
     reservation = reservation_about(trained.values)
     if reservation:
         print(f"{Path(sys.argv[0]).name}: {reservation}", file=sys.stderr, flush=True)
@@ -96,20 +102,16 @@ def generate(options: Namespace) -> None:
         options.temperature,
         options.remask,
     )
-    n_steps = options.steps or len(template)
+    n_steps = options.steps or len(ids)
     for i in range(options.n):
         if i:
             print(SEPARATOR, flush=True)
         generator = Generator().manual_seed(derived_seed(options.seed, f"text {i}"))
         steps = sampler.write_in_pieces(
-            template[None], n_steps, [generator], trained.longest
+            ids[None], n_steps, [generator], trained.longest
         )
-        show(
-            chain([template[None]], steps),
-            trained,
-            options.prompt,
-            options.gif if i == 0 else None,
-        )
+        gif = options.gif if i == 0 else None
+        show(chain([ids[None]], steps), template, gif)
 
 
 def check_gif(path: Path, length: int) -> None:
@@ -123,23 +125,20 @@ def check_gif(path: Path, length: int) -> None:
     check_new(path, "--gif")
 
 
-def show(
-    steps: Iterable[Tensor], trained: Trained, prompt: str, gif: Path | None
-) -> None:
+def show(steps: Iterable[Tensor], template: Template, gif: Path | None) -> None:
     """Print a text, in a terminal after each of its `steps` `[1, length]`, and record it as a GIF
     if a path is given."""
-    vocabulary = trained.vocabulary
     views: list[Screen | Recording] = []
     if can_redraw(sys.stdout):
-        views.append(Screen(sys.stdout, vocabulary, prompt))
+        views.append(Screen(sys.stdout, template))
     if gif:
-        views.append(Recording(gif, vocabulary))
+        views.append(Recording(gif, template))
     for (ids,) in steps:
         for view in views:
             view.show(ids)
 
     if not can_redraw(sys.stdout):
-        text, _ = in_template(prompt, ids, vocabulary)
+        text, _ = template.filled(ids)
         print(printable(text) if sys.stdout.isatty() else text, flush=True)
 
     for view in views:

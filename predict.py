@@ -3,18 +3,28 @@ finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"    RUN: a folder, a uuid or its first characters, or last
 python predict.py RUN < texts.txt              one text per line, one filled line each
+python predict.py RUN --column text < rows.jsonl > filled.jsonl
+                                               JSON lines, CSV or TSV: fills the texts in a column
 python predict.py FOLDER < texts.txt           one text per line; prints its label, or one line per
                                                labelled piece
 python predict.py --serve RUN                  one answer per line of JSON, as the page /try asks
 
-A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an
-underscore. A text that is longer than the windows in training is read in overlapping pieces.
+A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other
+data.tokens. Everything else comes out as it came in, also characters that the run does not know. A
+backslash before a blank makes it plain text: \_ is an underscore, \\_ a backslash and a blank. All
+other backslashes are plain, such as those of \n and \[; with --raw all are.
+
+A line is one text. A text with line breaks is a TEXT of the command line, or a field of a table.
+--column fills the blanks of this field, or adds the columns prediction and probability of a
+classifier. All else in the rows stays.
+
+A text that is longer than the windows in training is read in overlapping pieces.
 """
 
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +33,11 @@ from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
 from trained.answers import answers
 from trained.load import load_trained
-from trained.piped import lines, read_until_error
+from trained.piped import Item, lines, named, read_until_error
 from trained.printed import Fillings, Labels
+from trained.rows import Table
 from trained.saved_classifier import is_classifier, load_classifier
+from trained.template import Notation, add_notation
 
 
 def main(arguments: list[str]) -> int:
@@ -40,8 +52,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object per text"
     )
-    unknown = "read characters that the run does not know as blanks"
+    add_notation(parser)
+    unknown = "fill characters that the run does not know as blanks"
     parser.add_argument("--unknown", action="store_true", help=unknown)
+    column = "standard input is JSON lines, CSV or TSV with the texts in this column; dotted for a"
+    column += " nested one of JSON; twice for a classifier of pairs"
+    parser.add_argument("--column", metavar="NAME", action="append", help=column)
     serve = "answer lines of JSON until standard input ends"
     parser.add_argument("--serve", action="store_true", help=serve)
 
@@ -49,59 +65,84 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(options: Namespace) -> int:
-    if not options.texts and sys.stdin is None:
-        raise ConfigError(
-            "standard input is closed: name a TEXT, or pipe lines into the command"
-        )
+    check(options)
     if options.serve:
-        if options.texts or options.top or options.json or options.unknown:
-            raise ConfigError(
-                "--serve answers lines of standard input: leave out TEXT, --top, --json and"
-                " --unknown"
-            )
         for line in answers(load_trained(options.run, options.logs), sys.stdin.buffer):
             print(line, flush=True)
         return 0
 
-    folder = Path(options.run)
-    predictions: Fillings | Labels
-    if is_classifier(folder):
-        predictions = Labels(load_classifier(folder), options.top, options.json)
-    else:
-        trained = load_trained(options.run, options.logs)
-        never = "" if options.texts else "\n"  # a line stays one line
-        predictions = Fillings(
-            trained, options.top, options.json, options.unknown, never
-        )
-
+    predictions = predictions_of(options)
     if options.texts:
-        return show(
-            predictions, [[(f"text {n}", t) for n, t in enumerate(options.texts, 1)]]
+        return show(predictions, [list(named(options.texts))])
+    batches = lines(sys.stdin.buffer)
+    if not options.column:
+        return show(predictions, batches)
+
+    n_columns = predictions.n_texts
+    if len(options.column) != n_columns:
+        raise ConfigError(f"--column: name {n_columns}, one per text")
+    table = Table(batches, options.column, predictions.added)
+    sys.stdout.write(table.header)
+    return show(predictions, table.batches())
+
+
+def check(options: Namespace) -> None:
+    """Raise ConfigError for options that exclude each other."""
+    if not options.texts and sys.stdin is None:
+        raise ConfigError(
+            "standard input is closed: name a TEXT, or pipe lines into the command"
         )
-    return show(predictions, lines(sys.stdin.buffer))
+    plain = ("blank", "raw", "unknown", "top")
+    refused = {
+        "serve": ("texts", "json", "column", *plain),
+        "column": ("texts", "json", "top"),
+    }
+    for option, others in refused.items():
+        for other in others:
+            if getattr(options, option) and getattr(options, other):
+                name = "TEXT" if other == "texts" else f"--{other}"
+                raise ConfigError(f"--{option} goes without {name}")
 
 
-def show(predictions: Any, batches: Iterable[list[tuple[str, Any]]]) -> int:
-    """Print the predictions for texts with names, up to one that cannot be read, and the notes
-    about them; returns the exit code."""
+def predictions_of(options: Namespace) -> Fillings | Labels:
+    folder = Path(options.run)
+    if is_classifier(folder):
+        for option in ("blank", "raw", "unknown"):
+            if getattr(options, option):
+                raise ConfigError(f"--{option} needs a run: {folder} is a classifier")
+        return Labels(load_classifier(folder), options.top, options.json)
+
+    trained = load_trained(options.run, options.logs)
+    are_lines = not options.texts and not options.column
+    return Fillings(
+        trained,
+        options.top,
+        options.json,
+        Notation(options.blank, options.raw),
+        options.unknown,
+        never="\n" if are_lines else "",  # a line stays one line
+    )
+
+
+def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:
+    """Print the predictions for texts, up to one that cannot be read, and the notes about them;
+    returns the exit code."""
     notes = Counter[str]()
     problem = ""
-    for texts in batches:
-        readable, problem = read_until_error(texts, predictions.read)
-        notes += predictions.show(readable)
-        sys.stdout.flush()
-        if problem:
-            break
+    try:
+        for items in batches:
+            readable, problem = read_until_error(items, predictions.read)
+            notes += predictions.show(readable)
+            sys.stdout.flush()
+            if problem:
+                break
+    except ConfigError as error:
+        problem = str(error)
 
     for note, n in notes.items():
         print(f"{n:,} {note}", file=sys.stderr)
-    hint = (
-        ": --unknown reads it as a blank"
-        if problem.endswith("not in the vocabulary")
-        else ""
-    )
 
-    return fail(problem + hint) if problem else 0
+    return fail(problem) if problem else 0
 
 
 if __name__ == "__main__":

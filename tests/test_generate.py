@@ -117,7 +117,7 @@ WRONG = [
     ["--length", "3", "--prompt", "the cat"],
     ["--prompt", "the cat", "--length", "7"],
     ["--prompt", "t" * 65],
-    ["--prompt", "ca_ é"],
+    ["--blank", "", "--prompt", "ca_"],
     ["--steps", "0"],
     ["--temperature", "-1"],
     ["--temperature", "nan"],

@@ -13,9 +13,9 @@ from data.tasks import play
 from model import MaskedLanguageModel
 from runs.schema import MISSING, checked
 from trained.batches import pieces
-from trained.fill import encode
 from trained.inside import attention_maps
 from trained.load import Trained
+from trained.template import Notation, read_template
 
 LONGEST = 4_096  # characters of a text with blanks
 MOST_CANDIDATES = 64  # of each blank
@@ -24,6 +24,7 @@ REQUEST = {
     "top": (lambda top: type(top) is int and 1 <= top <= MOST_CANDIDATES, MISSING),
     "exact": (bool, MISSING),
     "attention": (int, None, MISSING),
+    "blank": (str, None, MISSING),
 }
 
 
@@ -51,17 +52,20 @@ def answer(
     top: int = 8,
     exact: bool = False,
     attention: int | None = None,
+    blank: str | None = None,
 ) -> dict[str, Any]:
-    """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their
+    """The `top` tokens of each blank of a text (see `trained.template`) with their
     probabilities, given everything visible. They come from the model, or with `exact` from the
     play's grammar. `attention` is a position: its attention to each position, the mean over layers
-    and heads, is returned as well. Raises ValueError."""
+    and heads, is returned as well. If `blank` is given, it alone is a blank, and backslashes are
+    plain text. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(
             f"the text has {len(text):,} characters: this page takes {LONGEST:,}"
         )
     vocabulary = trained.vocabulary
-    ids = encode(text, trained, unknown=True)
+    notation = Notation(blank, raw=bool(blank))
+    ids = read_template(text, vocabulary, notation, unknown=True).ids
     windows = pieces(len(ids), trained.longest)
     if exact and (len(windows) > 1 or not is_of_play(trained)):
         raise ValueError(

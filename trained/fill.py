@@ -1,30 +1,22 @@
 """Fills the blanks of texts, most confident guess first."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from data.vocabulary import Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
-
-MOST_BLANKS = 10_000  # of a text; a pass of the model fills one blank of each window
-SYMBOL = re.compile(
-    r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL
-)
+from trained.template import Template, readable
 
 
 class Guess(NamedTuple):
     """The most probable tokens of a blank; it is filled with the first."""
 
-    offset: (
-        int  # of the token that the blank was; `in_template` has that of its character
-    )
+    offset: int  # in the filled text
     # tokens, by default characters, and their probabilities, best first
     candidates: list[tuple[str, float]]
 
@@ -38,105 +30,25 @@ class Filled(NamedTuple):
 
     text: str
     guesses: list[Guess]
-    ids: Tensor  # [n]
-
-
-def encode(
-    template: str,
-    trained: Trained,
-    *,
-    unknown: bool = False,
-    most_blanks: int = MOST_BLANKS,
-) -> Tensor:
-    r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
-
-    `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary
-    does not have are blanks; without it they raise ValueError. So do more than `most_blanks`
-    blanks.
-    """
-    vocabulary = trained.vocabulary
-    mask_token = vocabulary.mask_token
-    ids = [torch.empty(0, dtype=torch.int64)]
-    for is_blank, part in parts_of(template, vocabulary, unknown):
-        if is_blank:
-            ids.append(torch.full((len(part),), mask_token))
-        else:
-            ids.append(vocabulary.encode(part))
-
-    whole = torch.cat(ids)
-    n_blanks = int((whole == mask_token).sum())
-    if n_blanks > most_blanks:
-        raise ValueError(
-            f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most"
-        )
-
-    return whole
-
-
-def parts_of(
-    template: str, vocabulary: Vocabulary, unknown: bool
-) -> Iterator[tuple[bool, str]]:
-    """The parts of a template, as in `encode`: whether one is blanks, and its text without escapes,
-    one character per blank."""
-    known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
-
-    def is_blank(symbol: re.Match[str]) -> bool:
-        return bool(symbol["blank"]) or (
-            known is not None and known.isdisjoint(symbol.groups())
-        )
-
-    for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
-        texts = [symbol["escaped"] or symbol["plain"] or "_" for symbol in symbols]
-        yield are_blank, "".join(texts)
-
-
-def in_template(
-    template: str, ids: Tensor, vocabulary: Vocabulary, unknown: bool = False
-) -> tuple[str, list[int]]:
-    """The text of a template whose blanks are filled with the `ids` at their places; more ids than
-    it has follow it.
-
-    The template's own text stays as it is, even where the tokenizer changes it. Also returns the
-    offset of each blank in the text.
-    """
-    text = ""
-    offsets = []
-    n_before = 0
-    has_spaces = vocabulary.is_characters or len(vocabulary.encode(" ")) > 0
-    for is_blank, part in parts_of(template, vocabulary, unknown):
-        if not is_blank:
-            text += part
-            n_before += len(vocabulary.encode(part))
-            continue
-
-        tokens = ids[n_before : n_before + len(part)]
-        n_before += len(part)
-        filled = vocabulary.decode(tokens)
-        # the token of a word stands for the space before it too
-        n_left_out = 0
-        if not has_spaces and filled[:1].isspace() and (not text or text[-1].isspace()):
-            n_left_out = 1
-        for i in range(len(part)):
-            n_of_earlier = len(vocabulary.decode(tokens[:i]))
-            offsets.append(max(0, len(text) - n_left_out + n_of_earlier))
-        text += filled[n_left_out:]
-
-    return text + vocabulary.decode(ids[n_before:]), offsets
 
 
 def fill(
-    trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = ""
+    trained: Trained,
+    templates: Sequence[Template],
+    *,
+    n_candidates: int = 1,
+    never: str = "",
 ) -> list[Filled]:
-    """Fill the blanks of texts from `encode`, with tokens that have no character of `never`;
-    results in the same order.
+    """Fill the blanks of texts, with tokens that have no character of `never`; results in the same
+    order.
 
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later
     passes see it. A text longer than the windows in training is read in overlapping pieces.
     """
-    cut = [pieces(len(text), trained.longest) for text in texts]
+    cut = [pieces(len(template.ids), trained.longest) for template in templates]
     windows = []
-    for text, of_text in zip(texts, cut, strict=True):
-        windows += [text[window] for window, _ in of_text]
+    for template, of_text in zip(templates, cut, strict=True):
+        windows += [template.ids[window] for window, _ in of_text]
     filled: dict[int, tuple[Tensor, list[Guess]]] = {}
     for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):
         of_batch = _fill(trained, [windows[i] for i in batch], n_candidates, never)
@@ -144,11 +56,23 @@ def fill(
 
     in_order = iter([filled[i] for i in range(len(windows))])
 
-    return [_joined(trained.vocabulary, of_text, in_order) for of_text in cut]
+    return [
+        _joined(template, of_text, in_order)
+        for template, of_text in zip(templates, cut, strict=True)
+    ]
+
+
+def is_utf8(surface: bytes) -> bool:
+    """Whether a token has whole characters only. Others fill no blank that is alone."""
+    try:
+        surface.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _joined(
-    vocabulary: Vocabulary,
+    template: Template,
     of_text: Sequence[tuple[slice, slice]],
     filled: Iterator[tuple[Tensor, list[Guess]]],
 ) -> Filled:
@@ -160,13 +84,16 @@ def _joined(
         ids, of_window = next(filled)
         parts.append(ids[part.start - window.start : part.stop - window.start])
         for guess in sorted(of_window):
-            position = window.start + guess.offset
-            if part.start <= position < part.stop:
-                guesses.append(guess._replace(offset=position))
+            if part.start <= window.start + guess.offset < part.stop:
+                guesses.append(guess)
 
-    ids = torch.cat(parts)
+    text, offsets = template.filled(torch.cat(parts))
+    with_offsets = [
+        guess._replace(offset=offset)
+        for guess, offset in zip(guesses, offsets, strict=True)
+    ]
 
-    return Filled(vocabulary.decode(ids), guesses, ids)
+    return Filled(text, with_offsets)
 
 
 @torch.inference_mode()
@@ -183,6 +110,12 @@ def _fill(
             i for i, surface in enumerate(vocabulary.surfaces) if part in surface
         ]
 
+    parts_of_characters = [
+        i for i, surface in enumerate(vocabulary.surfaces) if not is_utf8(surface)
+    ]
+    is_blank = F.pad(ids == vocabulary.mask_token, (1, 1))
+    is_alone = is_blank[:, 1:-1] & ~is_blank[:, :-2] & ~is_blank[:, 2:]
+
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     token = cache(lambda i: vocabulary.decode([i]))
@@ -193,9 +126,13 @@ def _fill(
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
         padding = {} if mask is None else {"attention_mask": mask[rows]}
-        logits = trained.model(inputs, blanks.nonzero().flatten(), **padding)
+        visible = readable(inputs, vocabulary.mask_token)
+        logits = trained.model(visible, blanks.nonzero().flatten(), **padding)
         logits = logits[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
+        if parts_of_characters:
+            alone = is_alone[rows].flatten()[blanks].nonzero()
+            logits[alone, torch.tensor(parts_of_characters)] = -torch.inf
         probabilities = logits.float().softmax(-1)  # [n_blanks, n_ordinary]
         confidence = torch.full(blanks.shape, -1.0).masked_scatter(
             blanks, probabilities.amax(-1)

@@ -1,20 +1,61 @@
 """Reads texts line by line, as they arrive, up to the first one that cannot be read."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from configs.keys import ConfigError
 
 T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
-LONGEST_LINE = 2**20  # bytes
+LONGEST_LINE = 2**24  # bytes
 
 
-def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
-    """The lines of a stream and their names, in batches of those that have arrived: no line waits
-    for others.
+class Item(Protocol):
+    """A text, or the texts of a row, and how they are written after a prediction."""
 
-    Raises ConfigError if a line has more than 1 MiB.
+    @property
+    def name(self) -> str: ...
+
+    def texts(self) -> list[str]:
+        """Raises UnicodeError."""
+        ...
+
+    def with_text(self, text: str) -> str:
+        """The item with another text in place of its first."""
+        ...
+
+    def with_values(self, values: Mapping[str, Any]) -> str:
+        """The item with further fields."""
+        ...
+
+
+class Line(NamedTuple):
+    name: str
+    content: bytes
+    end: str = (
+        "\n"  # of the line: a line feed, perhaps after a carriage return, or nothing
+    )
+
+    def texts(self) -> list[str]:
+        return [self.content.decode()]
+
+    def with_text(self, text: str) -> str:
+        return text + self.end
+
+    def with_values(self, values: Mapping[str, Any]) -> str:
+        return "\t".join(str(value) for value in values.values()) + "\n"
+
+
+def named(texts: Iterable[str]) -> Iterator[Line]:
+    """The texts of a command line."""
+    for number, text in enumerate(texts, start=1):
+        yield Line(f"text {number}", text.encode("utf-8", "surrogateescape"))
+
+
+def lines(source: BinaryIO) -> Iterator[list[Line]]:
+    """The lines of a stream, in batches of those that have arrived: no line waits for others.
+
+    Raises ConfigError if a line has more than 16 MiB.
     """
     n_lines = 0
     rest = b""
@@ -22,15 +63,17 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
         chunk = source.read1(CHUNK)  # type: ignore[attr-defined]
         whole = (rest + chunk).split(b"\n")
         rest = whole.pop()
+        batch = []
+        for number, content in enumerate(whole, n_lines + 1):
+            text = content.removesuffix(b"\r")
+            end = "\n" if text == content else "\r\n"
+            batch.append(Line(f"line {number}", text, end))
+        n_lines += len(whole)
         if not chunk and rest:
-            whole = [rest]
-        yield [
-            (f"line {number}", line.removesuffix(b"\r"))
-            for number, line in enumerate(whole, n_lines + 1)
-        ]
+            batch.append(Line(f"line {n_lines + 1}", rest, ""))
+        yield batch
         if not chunk:
             return
-        n_lines += len(whole)
         if len(rest) > LONGEST_LINE:
             raise ConfigError(
                 f"line {n_lines + 1} is longer than {LONGEST_LINE:,} bytes"
@@ -38,18 +81,19 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
 
 
 def read_until_error(
-    texts: Sequence[tuple[str, str | bytes]], read: Callable[[str], T]
-) -> tuple[list[T], str]:
-    """The results of `read` for texts with names, up to the first text that it cannot read, and
-    why it cannot."""
-    results: list[T] = []
-    for name, text in texts:
+    items: Sequence[Item], read: Callable[[list[str]], T]
+) -> tuple[list[tuple[Item, T]], str]:
+    """The items with the results of `read` for their texts, up to the first that it cannot read,
+    and why it cannot."""
+    results: list[tuple[Item, T]] = []
+    for item in items:
         try:
-            content = text.encode() if isinstance(text, str) else text
-            results.append(read(content.decode()))
+            texts = item.texts()
+            "".join(texts).encode()  # JSON may escape lone surrogates
+            results.append((item, read(texts)))
         except UnicodeError:
-            return results, f"{name} is not UTF-8 text"
+            return results, f"{item.name} is not UTF-8 text"
         except ValueError as error:
-            return results, f"{name}: {error}"
+            return results, f"{item.name}: {error}"
 
     return results, ""

@@ -12,51 +12,61 @@ from typing import Any
 from torch import Tensor
 
 from data.tasks.task import CHARACTER, PAIR
+from data.vocabulary import MASK, UNK, Vocabulary
 from runs.terminal import in_one_line, printable
 from trained.examples import n_cut, n_unknown
-from trained.fill import Filled, encode, fill, in_template
+from trained.fill import Filled, fill
 from trained.load import Trained
+from trained.piped import Item, Line
 from trained.saved_classifier import SavedClassifier
+from trained.template import (
+    UNREADABLE,
+    Notation,
+    Template,
+    read_template,
+)
 
 SEPARATOR = "\t"  # between the texts of a pair
-WITHOUT_BLANKS = "text(s) without a blank: write _ or [MASK] for one, and send a file to standard input"
+WITHOUT_BLANKS = "text(s) without a blank: --help says how to write one; send a file to standard input"
+UNKNOWN = "unknown character(s) or token(s), which the run reads as {}"
 
 
 @dataclass(frozen=True)
 class Fillings:
     """Fills the blanks of texts and prints them."""
 
+    n_texts = 1  # of an item
+    added = ()  # fields of a table
+
     trained: Trained
     top: int | None  # candidates to print per blank
     in_json: bool
+    notation: Notation
     unknown: bool  # read characters that the run does not know as blanks
     never: str  # characters that no blank becomes
 
-    def read(self, text: str) -> tuple[str, Tensor]:
-        """A text and its token ids. Raises ValueError."""
-        return text, encode(text, self.trained, unknown=self.unknown)
+    def read(self, texts: Sequence[str]) -> Template:
+        """The template of one text. Raises ValueError."""
+        vocabulary = self.trained.vocabulary
+        return read_template(texts[0], vocabulary, self.notation, unknown=self.unknown)
 
-    def show(self, texts: Sequence[tuple[str, Tensor]]) -> Counter[str]:
-        """Print texts of `read`; returns notes for the user, with counts."""
-        ids = [each for _, each in texts]
-        n_without = 0
+    def show(self, items: Sequence[tuple[Item, Template]]) -> Counter[str]:
+        """Print items with the results of `read`; returns notes for the user, with counts."""
+        templates = [template for _, template in items]
+        n_candidates = self.top or 1
         filled_texts = fill(
-            self.trained, ids, n_candidates=self.top or 1, never=self.never
+            self.trained, templates, n_candidates=n_candidates, never=self.never
         )
-        for filled, (text, _) in zip(filled_texts, texts, strict=True):
+        n_without = 0
+        for (item, _), filled in zip(items, filled_texts, strict=True):
             n_without += not filled.guesses
-            whole, offsets = in_template(
-                text, filled.ids, self.trained.vocabulary, self.unknown
-            )
-            guesses = [
-                guess._replace(offset=offset)
-                for guess, offset in zip(filled.guesses, offsets, strict=True)
-            ]
-            self._show(filled._replace(text=whole, guesses=guesses))
+            self._show(item, filled)
 
-        return Counter({WITHOUT_BLANKS: n_without})
+        ids = [template.ids for template in templates]
+        unknown = unknown_in(ids, self.trained.vocabulary)
+        return unknown + Counter({WITHOUT_BLANKS: n_without})
 
-    def _show(self, filled: Filled) -> None:
+    def _show(self, item: Item, filled: Filled) -> None:
         if self.in_json:
             unit = "character" if self.trained.vocabulary.is_characters else "token"
             blanks = []
@@ -68,13 +78,32 @@ class Fillings:
             print(as_json({"text": filled.text, "blanks": blanks}))
             return
 
-        print(_colored(filled) if sys.stdout.isatty() else filled.text)
+        text = item.with_text(filled.text)
+        if sys.stdout.isatty():
+            is_line = isinstance(item, Line)
+            print(_colored(filled) if is_line else printable(text.rstrip("\r\n")))
+        else:
+            sys.stdout.write(text)
         if self.top:
+            if not text.endswith("\n"):
+                print()
             for guess in filled.guesses:
                 candidates = [
                     f"{text!r} {share:.1%}" for text, share in guess.candidates
                 ]
                 print(f"  {guess.offset:4}  {'  '.join(candidates)}")
+
+
+def unknown_in(texts: Sequence[Tensor], vocabulary: Vocabulary) -> Counter[str]:
+    """The note about what a run does not know in token ids `[n]`."""
+    number = vocabulary.unknown_token
+    read_as = UNK
+    if number is None:
+        number = UNREADABLE
+        read_as = MASK
+    n_unknown = sum(int((ids == number).sum()) for ids in texts)
+
+    return Counter({UNKNOWN.format(read_as): n_unknown})
 
 
 @dataclass(frozen=True)
@@ -85,22 +114,33 @@ class Labels:
     top: int | None  # labels to print per text, or per piece if characters have labels
     in_json: bool
 
-    def read(self, text: str) -> list[str]:
-        """The texts that have a label together: one, or two of a pair. Raises ValueError."""
-        if self.saved.kind != PAIR:
-            return [text]
-        if text.count(SEPARATOR) != 1:
-            raise ValueError("a pair is two texts with a tab between them")
-        return text.split(SEPARATOR)
+    @property
+    def n_texts(self) -> int:
+        return 2 if self.saved.kind == PAIR else 1
 
-    def show(self, texts: Sequence[list[str]]) -> Counter[str]:
-        """Print the labels of texts of `read`; returns notes for the user, with counts."""
-        flat = list(chain.from_iterable(texts))
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The fields that are added to a table."""
+        if self.saved.kind == CHARACTER:
+            return ("prediction",)
+        return ("prediction", "probability")
+
+    def read(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts that have a label together: one, or two of a pair. Raises ValueError."""
+        if self.saved.kind != PAIR or len(texts) == 2:
+            return texts
+        if texts[0].count(SEPARATOR) != 1:
+            raise ValueError("a pair is two texts with a tab between them")
+        return texts[0].split(SEPARATOR)
+
+    def show(self, items: Sequence[tuple[Item, Sequence[str]]]) -> Counter[str]:
+        """Print items with the results of `read`; returns notes for the user, with counts."""
+        flat = list(chain.from_iterable(texts for _, texts in items))
         if flat:
-            for parts, probabilities in zip(
-                texts, self.saved.probabilities(flat), strict=True
+            for (item, texts), probabilities in zip(
+                items, self.saved.probabilities(flat), strict=True
             ):
-                self._show(SEPARATOR.join(parts), probabilities)
+                self._show(item, SEPARATOR.join(texts), probabilities)
 
         vocabulary = self.saved.vocabulary
         cut = f"texts were cut to {self.saved.longest} {vocabulary.tokens}"
@@ -115,7 +155,7 @@ class Labels:
             }
         )
 
-    def _show(self, text: str, probabilities: Tensor) -> None:
+    def _show(self, item: Item, text: str, probabilities: Tensor) -> None:
         """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""
         of_characters = self.saved.kind == CHARACTER
         pieces = (
@@ -126,6 +166,9 @@ class Labels:
         labelled = [
             {"text": piece, "labels": self._best(each)} for piece, each in pieces
         ]
+        if not isinstance(item, Line):
+            sys.stdout.write(item.with_values(self._values(labelled)))
+            return
         if self.in_json:
             print(
                 as_json(
@@ -141,6 +184,17 @@ class Labels:
             ]
             start = f"{piece['text']!r}  " if of_characters else ""
             print(start + "  ".join(shown))
+
+    def _values(self, labelled: list[dict[str, Any]]) -> dict[str, Any]:
+        """What is added to a row with these pieces."""
+        if self.saved.kind == CHARACTER:
+            pieces = [{"text": each["text"]} | each["labels"][0] for each in labelled]
+            return {"prediction": pieces}
+        best = labelled[0]["labels"][0]
+        return {
+            "prediction": best["label"],
+            "probability": round(best["probability"], 4),
+        }
 
     def _best(self, probabilities: Tensor) -> list[dict[str, Any]]:
         labels = self.saved.labels

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from data.vocabulary import Vocabulary
 from runs.files import write_atomically
+from trained.template import Template
 from writing.frames import EMPTY, NEW, WRITTEN, Cell, cells, wrap
 
 COLUMNS = 64  # characters
@@ -28,9 +28,9 @@ PALETTE = 16  # colors, with those of the smooth edges of letters
 class Recording:
     """The steps of a text, of which a GIF shows at most 60."""
 
-    def __init__(self, path: Path, vocabulary: Vocabulary):
+    def __init__(self, path: Path, template: Template):
         self.path = path
-        self.vocabulary = vocabulary
+        self.template = template
         self.texts: list[Tensor] = []
 
     def show(self, ids: Tensor) -> None:
@@ -45,7 +45,7 @@ class Recording:
         pages = []
         before = texts[0]
         for text in texts:
-            pages.append(wrap(cells(text, before, self.vocabulary), COLUMNS))
+            pages.append(wrap(cells(text, before, self.template), COLUMNS))
             before = text
 
         height = max(map(len, pages))

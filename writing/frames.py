@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from data.vocabulary import Vocabulary
 from runs.terminal import printable
+from trained.template import Template
 
 BLANK = "·"  # the picture of a blank
 WRITTEN, NEW, EMPTY = "written", "new", "empty"  # kinds of cells
@@ -29,12 +29,14 @@ class Cell(NamedTuple):
         return 2 if unicodedata.east_asian_width(self.character) in "WF" else 1
 
 
-def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]:
-    """The characters of a text `ids` `[length]`; those are new that were blanks in `before`
-    `[length]`.
+def cells(ids: Tensor, before: Tensor, template: Template) -> Iterator[Cell]:
+    """The characters of a template with the tokens `ids` `[length]` in its blanks; those are new
+    that were blanks in `before` `[length]`.
 
     A blank is one cell. A control character is shown as in `printable`, a tab as a space.
     """
+
+    vocabulary = template.vocabulary
 
     def kind_of(tokens: tuple[int, int]) -> str:
         token, earlier = tokens
@@ -42,16 +44,22 @@ def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]
             return EMPTY
         return WRITTEN if token == earlier else NEW
 
-    for kind, group in groupby(
-        zip(ids.tolist(), before.tolist(), strict=True), kind_of
-    ):
-        # decoded together, since a token may be part of a character
-        tokens = [token for token, _ in group]
-        text = printable(vocabulary.decode(tokens)).replace("\t", " ")
-        if kind == EMPTY:
-            text = BLANK * len(tokens)
-        for character in text:
-            yield Cell(character, kind)
+    for part, place in template.places():
+        if not part.is_blank:
+            yield from _cells_of(part.text, WRITTEN)
+            continue
+        pairs = zip(ids[place].tolist(), before[place].tolist(), strict=True)
+        for kind, group in groupby(pairs, kind_of):
+            # decoded together, since a token may be part of a character
+            tokens = [token for token, _ in group]
+            is_empty = kind == EMPTY
+            text = BLANK * len(tokens) if is_empty else vocabulary.decode(tokens)
+            yield from _cells_of(text, kind)
+
+
+def _cells_of(text: str, kind: str) -> Iterator[Cell]:
+    for character in printable(text).replace("\t", " "):
+        yield Cell(character, kind)
 
 
 def wrap(characters: Iterable[Cell], width: int) -> list[list[Cell]]:

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from configs.keys import ConfigError
-from trained.fill import encode
 from trained.load import Trained
+from trained.template import Notation, Template, blanks_of, read_template
 from training.schedule import masking_rates
 
 LONGEST = 1_000_000  # tokens
@@ -19,28 +16,30 @@ HIGHEST_RATE = 0.7
 LOWEST_RATE = 0.3
 
 
-def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
-    """Token ids of a prompt, then blanks up to `length` tokens. Raises ConfigError if that is
-    impossible."""
+def template_of(
+    prompt: str, length: int | None, trained: Trained, notation: Notation
+) -> Template:
+    """A prompt, then blanks up to `length` tokens. Raises ConfigError if that is impossible."""
+    vocabulary = trained.vocabulary
     try:
-        ids = encode(prompt, trained, most_blanks=LONGEST)
+        template = read_template(prompt, vocabulary, notation, most_blanks=LONGEST)
     except ValueError as error:
         raise ConfigError(f"--prompt: {error}") from error
 
-    mask_token = trained.vocabulary.mask_token
-    has_blanks = mask_token in ids
+    n = len(template.ids)
+    has_blanks = vocabulary.mask_token in template.ids
     if length is None:
-        length = len(ids) if has_blanks else max(len(ids), trained.longest)
-    if length < len(ids):
+        length = n if has_blanks else max(n, trained.longest)
+    if length < n:
         raise ConfigError(
-            f"--length {length} is shorter than the prompt, which has {len(ids)} tokens"
+            f"--length {length} is shorter than the prompt, which has {n} tokens"
         )
-    if length == len(ids) and not has_blanks:
+    if length == n and not has_blanks:
         raise ConfigError(
             f"the prompt has no blanks and {length} tokens already: use --length for a longer text"
         )
 
-    return torch.cat([ids, torch.full((length - len(ids),), mask_token)])
+    return Template([*template.parts, blanks_of(length - n, vocabulary)], vocabulary)
 
 
 def reservation_about(values: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from trained.batches import pieces
+from trained.template import readable
 from training.evaluation import takes_documents
 
 TIE = 1e-6  # scores with a smaller difference are ordered at random
@@ -159,9 +160,9 @@ class Sampler:
         masks = {}
         if self.documents is not None and takes_documents(self.model):
             masks["attention_mask"] = self.documents.to(device)
-        logits = self.model(
-            ids.to(device), where.flatten().nonzero().flatten().to(device), **masks
-        )
+        visible = readable(ids, self.mask_token).to(device)
+        positions = where.flatten().nonzero().flatten().to(device)
+        logits = self.model(visible, positions, **masks)
         return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
 
 

@@ -7,9 +7,8 @@ from typing import TextIO
 
 from torch import Tensor
 
-from data.vocabulary import Vocabulary
 from runs.terminal import printable
-from trained.fill import in_template
+from trained.template import Template
 from writing.frames import EMPTY, NEW, Cell, cells, wrap
 
 SECONDS_PER_FRAME = 0.04
@@ -28,10 +27,9 @@ class Screen:
     A text that is taller than the screen is not drawn before it is finished.
     """
 
-    def __init__(self, stream: TextIO, vocabulary: Vocabulary, prompt: str = ""):
+    def __init__(self, stream: TextIO, template: Template):
         self.stream = stream
-        self.vocabulary = vocabulary
-        self.prompt = prompt
+        self.template = template
         self.is_colored = "NO_COLOR" not in os.environ
         self.size = self._size()
         self.height = 0  # of the frame above the cursor
@@ -46,7 +44,7 @@ class Screen:
         start = self._start()
         width, rows = self.size
         before = ids if self.before is None else self.before
-        lines = wrap(cells(ids, before, self.vocabulary), width - 1)
+        lines = wrap(cells(ids, before, self.template), width - 1)
         if len(lines) >= rows:
             lines = []
         frame = "".join(f"{self._styled(line)}\x1b[K\n" for line in lines)
@@ -59,7 +57,7 @@ class Screen:
     def finish(self, ids: Tensor) -> None:
         """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as
         the text's own."""
-        text, _ = in_template(self.prompt, ids, self.vocabulary)
+        text, _ = self.template.filled(ids)
         self.stream.write(f"{self._start()}\x1b[J{printable(text)}\n")
         self.stream.flush()
 

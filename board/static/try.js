@@ -8,6 +8,7 @@ const EXAMPLES = {
   play: "Ne daz rants iv Insk darku, sin na gald varpi se rards.",
   other: "To be, or not to be, that is the question.",
 };
+const BLANK = "\ue000"; // a character for private use
 const SHARE = 0.15; // of the characters that "Hide 15%" hides
 const [MOST_CARDS, MOST_ROWS, SMALLEST] = [48, 8, 0.003]; // blanks, tokens of each, and their probability
 const PAUSE = { step: 200, exact: 600 }; // milliseconds
@@ -50,7 +51,7 @@ const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE *
 // Where blanks are in the text: one per character, or with subwords one per row of hidden characters.
 const isJoined = (i) => !["characters", "bytes"].includes(run.tokens) && value[i - 1] === null;
 const isStart = (i) => value[i] === null && !isJoined(i);
-const template = () => value.map((each, i) => (isStart(i) ? "_" : (each ?? "").replace(/[_[\\]/g, "\\$&"))).join("");
+const template = () => value.map((each, i) => (isStart(i) ? BLANK : each ?? "")).join("");
 
 function blanks() {
   const starts = isCharacters(run) ? reply.offsets : d3.range(value.length).filter(isStart);
@@ -71,7 +72,7 @@ async function answer() {
     try {
       const began = performance.now();
       const attention = view.has("attention") && value.length ? current : null;
-      reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention });
+      reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention, blank: BLANK });
       const [n, took] = [reply.offsets.length, Math.round(performance.now() - began)];
       status.textContent = `${n} blank${n === 1 ? "" : "s"}, answered in ${took} ms`;
       error.textContent = "";
@@ -87,7 +88,7 @@ async function answer() {
 async function askExact() {
   const [asked, text] = [run, template()];
   try {
-    const found = await ask(`try/${asked.uuid}`, "POST", { text, exact: true, top: 64 });
+    const found = await ask(`try/${asked.uuid}`, "POST", { text, exact: true, top: 64, blank: BLANK });
     if (run !== asked || text !== template()) return;
     exact = found;
   } catch (problem) {

@@ -220,7 +220,7 @@ def _of_csv(
     begin = next(pieces)
     header, *_ = begin.split("\n", 1)
     delimiter = "\t" if kind == TSV else delimiter_of(header)
-    is_quoted = delimiter != "\t" or _has_quotes(begin)
+    is_quoted = delimiter != "\t" or has_quotes(begin)
     reader = csv.reader(
         _with_ends(chain([begin], pieces)),
         delimiter=delimiter,
@@ -259,7 +259,7 @@ def _with_ends(pieces: Iterable[str]) -> Iterator[str]:
             yield line + "\n"
 
 
-def _has_quotes(begin: str) -> bool:
+def has_quotes(begin: str) -> bool:
     """Whether the quotes in tab-separated values enclose fields; in others they are text."""
     lines = begin.splitlines(keepends=True)
     try:

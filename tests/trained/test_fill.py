@@ -4,16 +4,18 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tests.conftest import written
+from data.vocabulary import Vocabulary
 from tests.model.conftest import model_of
 from trained.batches import pieces
-from trained.fill import encode, fill
-from trained.load import load_trained
+from trained.fill import fill
+from trained.template import Notation, read_template
 
 
 def filled(trained, *templates, **options):
     return fill(
-        trained, [encode(template, trained) for template in templates], **options
+        trained,
+        [read_template(template, trained.vocabulary) for template in templates],
+        **options,
     )
 
 
@@ -43,8 +45,8 @@ def test_only_blanks_change(with_ngrams, template):
 def test_the_most_confident_blank_is_filled_first(with_ngrams):
     """Against a loop that fills one blank of one text per pass."""
     template = "why d_ th_ b_rds s_ng?\na d_g"
-    ids = encode(template, with_ngrams)
     vocabulary = with_ngrams.vocabulary
+    ids = read_template(template, vocabulary).ids
     while (ids == vocabulary.mask_token).any():
         with torch.no_grad():
             probabilities = with_ngrams.model(ids[None])[
@@ -96,16 +98,25 @@ def test_some_characters_may_be_excluded(with_ngrams):
     assert "\n" not in filled(with_ngrams, "on the mat._", "_" * 20, never="\n")[1].text
 
 
-def test_escaped_symbols_stand_for_themselves(tmp_path, train):
-    text = written(tmp_path / "text.txt", "a_b [c] \\d " * 2_000)
-    run = train(data__corpus=text, training__max_steps=1).run
-    trained = load_trained(str(run.path))
+@pytest.mark.parametrize(
+    ("text", "notation", "expected"),
+    [
+        (
+            r"a\_b_ \[c] \\d \n\[MASK]\\_",
+            Notation(),
+            ["a_b", 1, r" \[c] \\d \n[MASK]" "\\", 1],
+        ),
+        (r"a\_b [MASK]", Notation(raw=True), ["a\\", 1, "b ", 1]),
+        (r"_\n[MASK] \?? \\?", Notation("?"), [r"_\n[MASK] ?", 1, " \\", 1]),
+        (r"C/C=C\<?>[H]", Notation("<?>", raw=True), ["C/C=C\\", 1, "[H]"]),
+        ("", Notation(), []),
+    ],
+)
+def test_backslashes_are_special_before_blanks_only(text, notation, expected):
+    template = read_template(text, Vocabulary(""), notation)
+    parts = [len(part.ids) if part.is_blank else part.text for part in template.parts]
 
-    assert (
-        trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12])
-        == "a_b [c] \\d \\"
-    )
-    assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["
+    assert parts == expected
 
 
 def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
@@ -115,9 +126,7 @@ def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
     template = "".join(
         "_" if i in positions else character for i, character in enumerate(whole)
     )
-    ids = encode(template, with_ngrams)
-
-    (result,) = fill(with_ngrams, [ids])
+    (result,) = filled(with_ngrams, template)
 
     assert result.text == whole
     assert [guess.offset for guess in result.guesses] == list(positions)
@@ -145,4 +154,4 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
 
 def test_a_text_of_too_many_blanks_is_refused(with_ngrams):
     with pytest.raises(ValueError, match="10,001 blanks"):
-        encode("a_" * 10_001, with_ngrams)
+        read_template("a_" * 10_001, with_ngrams.vocabulary)

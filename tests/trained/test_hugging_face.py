@@ -13,11 +13,11 @@ from data.tokens.subwords import SubwordVocabulary, renumbered
 from tests.conftest import SENTENCES, written
 from tests.tokenizers import unigram
 from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_run
-from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model, tokenizer
 from trained.load import check_scores, random_ids
 from trained.model_card import code, losses_of, plain
+from trained.template import read_template
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +163,8 @@ def test_fill_mask_fills(exported):
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
     template = "the c[MASK]t sat on the mat."
     guesses = fill(template)
-    ((text, [ours], _),) = folio_fill(
-        trained, [encode(template, trained)], n_candidates=5
-    )
+    ours_template = read_template(template, trained.vocabulary)
+    ((text, [ours]),) = folio_fill(trained, [ours_template], n_candidates=5)
 
     best = guesses[0]
 

@@ -9,9 +9,9 @@ import predict
 from data.masking.words import WORD
 from tests.conftest import SENTENCES, written
 from tests.tokenizers import MAKERS, smiles
-from trained.fill import encode, in_template
 from trained.load import load_trained
 from trained.measures import word_masks
+from trained.template import read_template
 from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
 
@@ -112,14 +112,15 @@ def test_a_space_before_a_blank_is_not_doubled(run):
     not."""
     trained, _ = run
     vocabulary = trained.vocabulary
-    ids = encode("on _ mat", trained)
+    template = read_template("on _ mat", vocabulary)
+    ids = template.ids
     blank = int((ids == vocabulary.mask_token).nonzero())
     texts = [vocabulary.decode([i]) for i in range(vocabulary.n_ordinary)]
     words = [i for i, text in enumerate(texts) if text.strip().isalpha()]
     has_spaces = len(vocabulary.encode(" ")) > 0
     for i in words[:50]:
         ids[blank] = i
-        text, (offset,) = in_template("on _ mat", ids, vocabulary)
+        text, (offset,) = template.filled(ids)
 
         assert text[offset:].startswith(texts[i])
         if not has_spaces:

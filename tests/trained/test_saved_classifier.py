@@ -89,6 +89,49 @@ def test_texts_of_standard_input_all_have_a_label(folder, piped, capsys):
     assert "characters are not in the classifier's vocabulary" in output.err
 
 
+@of_texts
+def test_rows_of_a_table_have_a_label(folder, printed, piped):
+    """A text with line breaks is one text."""
+    piped(b'n,text\n1,the cat\n2,"a dog\nline two"\n')
+    header, first, second, last = printed(
+        predict.main, folder, "--column", "text"
+    ).splitlines()
+
+    assert header == "n,text,prediction,probability"
+    assert re.fullmatch(r"1,the cat,cat,0\.\d+|1,the cat,cat,1.0", first)
+    assert second == '2,"a dog'
+    assert last.startswith('line two",')
+
+    piped(rb'{"a":{"text":"a dog\nline two"}}')
+    row = json.loads(printed(predict.main, folder, "--column", "a.text"))
+
+    assert row["a"] == {"text": "a dog\nline two"}
+    assert row["prediction"] == last.split(",")[1]
+
+
+@of_texts
+def test_a_line_is_one_text(folder, printed, piped):
+    piped(rb"a dog\nline two")
+    (line,) = printed(predict.main, folder).splitlines()
+    (argument,) = printed(predict.main, folder, r"a dog\nline two").splitlines()
+
+    assert line == argument
+
+
+@of_texts
+@pytest.mark.parametrize("option", ["--blank=x", "--raw"])
+def test_options_of_runs_are_refused(folder, refusal, option):
+    assert option[:5] in refusal(predict.main, folder, "a", option)
+
+
+@of_characters
+def test_rows_of_a_table_have_labelled_pieces(folder, printed, piped):
+    piped(b'{"text": "the cat"}')
+    row = json.loads(printed(predict.main, folder, "--column", "text"))
+
+    assert [piece["text"] for piece in row["prediction"]] == ["th", "e", " c", "a", "t"]
+
+
 @of_characters
 def test_predict_labels_the_pieces_of_texts(folder, printed):
     lines = printed(predict.main, folder, "the cat").splitlines()
@@ -243,7 +286,7 @@ def test_damaged_files_are_refused(folder, tmp_path, refusal):
 
 @pytest.mark.parametrize("trained", ["plain"], indirect=True)
 def test_pairs_are_two_texts_with_a_tab_between_them(
-    trained, tmp_path, printed, refusal
+    trained, tmp_path, printed, refusal, piped
 ):
     rows = ["text_a,text_b,label"]
     for i, a, b in product(range(12), AB, AB):
@@ -263,5 +306,11 @@ def test_pairs_are_two_texts_with_a_tab_between_them(
     assert [line.split()[0] for line in output.splitlines()] == ["same", "other"]
 
     assert "text 1: a pair is two texts" in refusal(predict.main, saved, "the cat")
+
+    piped(b"a,b\nthe cat sat,a cat ran\n")
+    output = printed(predict.main, saved, "--column", "a", "--column", "b")
+
+    assert output.splitlines()[1].startswith("the cat sat,a cat ran,same,")
+    assert "--column" in refusal(predict.main, saved, "--column", "a")
 
     refusal(export.main, saved, "--to", "onnx", tmp_path / "x.onnx")

@@ -5,6 +5,7 @@ import torch
 from PIL import Image, ImageColor, ImageSequence
 
 from data.vocabulary import Vocabulary
+from trained.template import Template, blanks_of
 from writing.animation import BACKGROUND, COLUMNS, LINE, MARGIN, MOST_FRAMES, Recording
 
 VOCABULARY = Vocabulary("\nabcdefghi ")
@@ -14,7 +15,8 @@ TEXT = "abc def ghi\n" * 8
 def recorded(tmp_path, text, n_steps):
     """The GIF of a text that is written from the left in `n_steps` steps."""
     ids = VOCABULARY.encode(text)
-    recording = Recording(tmp_path / "text.gif", VOCABULARY)
+    template = Template([blanks_of(len(ids), VOCABULARY)], VOCABULARY)
+    recording = Recording(tmp_path / "text.gif", template)
 
     for step in range(n_steps + 1):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps

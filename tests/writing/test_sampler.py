@@ -6,7 +6,7 @@ import torch
 
 from tests.data.masking.helpers import chi_square, generator
 from tests.writing.conftest import Joint, generators
-from trained.fill import encode
+from trained.template import read_template
 from writing.sampler import BLIND, BY_PROBABILITY, ORDERS, Sampler, draw
 
 LARGEST = 1 - 2**-53  # the largest random number
@@ -23,7 +23,7 @@ def written(trained, template, steps, **settings):
     sampler = Sampler(
         trained.model, vocabulary.mask_token, vocabulary.n_ordinary, **settings
     )
-    ids = encode(template, trained)[None]
+    ids = read_template(template, trained.vocabulary).ids[None]
     return [ids, *sampler.write_in_pieces(ids, steps, generators(1), trained.longest)]
 
 
@@ -107,7 +107,7 @@ def test_the_number_of_blanks_follows_the_schedule(writer, order, remask):
     ["the c_t" + "_" * 40 + "mat.\n", "_", "_" * 64, "the cat", "_he cat sa_"],
 )
 def test_only_blanks_are_written_and_none_is_left(writer, template, remask):
-    fixed = encode(template, writer)[None]
+    fixed = read_template(template, writer.vocabulary).ids[None]
     blanks = blanks_in(writer, fixed)
 
     for ids in written(writer, template, 9, remask=remask):

@@ -15,6 +15,7 @@ import torch
 import writing.terminal
 from data.tokens.bytes import ByteVocabulary
 from data.vocabulary import Vocabulary
+from trained.template import Template, blanks_of, read_template
 from writing.frames import BLANK, EMPTY, NEW, WRITTEN, Cell, cells, wrap
 from writing.terminal import Screen, can_redraw
 
@@ -107,6 +108,10 @@ VOCABULARY = Vocabulary("\n abcdefghijklmnopqrstuvwxyz\x1b中")
 TEXT = "the cat\nsat on the mat\nand slept"
 
 
+def blanks(n, vocabulary=VOCABULARY):
+    return Template([blanks_of(n, vocabulary)], vocabulary)
+
+
 def versions(text):
     """A text that is written in three steps, every third character at once."""
     ids = VOCABULARY.encode(text)
@@ -118,7 +123,7 @@ def frames_of(text, columns=40, rows=10, before=""):
     """The output of each frame, and of the end."""
     with terminal(columns, rows) as (stream, output):
         stream.write(before)
-        screen = Screen(stream, VOCABULARY)
+        screen = Screen(stream, blanks(len(text)))
         for ids in versions(text):
             screen.show(ids)
             stream.write("\a")  # marks the end of a frame
@@ -173,7 +178,7 @@ def test_a_text_taller_than_the_screen_is_printed_once():
 
 def test_a_resized_terminal_is_cleared():
     with terminal(40, 20) as (stream, output):
-        screen = Screen(stream, VOCABULARY)
+        screen = Screen(stream, blanks(len(TEXT)))
         first, *others = versions(TEXT)
         screen.show(first)
         termios.tcsetwinsize(stream.fileno(), (20, 10))
@@ -238,17 +243,24 @@ def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     )
 
     first = Cell("n", WRITTEN)
+    template = blanks(4, vocabulary)
 
-    assert list(cells(before, before, vocabulary)) == [first, *[Cell(BLANK, EMPTY)] * 3]
-    assert list(cells(ids, before, vocabulary)) == [
+    assert list(cells(before, before, template)) == [first, *[Cell(BLANK, EMPTY)] * 3]
+    assert list(cells(ids, before, template)) == [
         first,
         Cell("é", NEW),
         Cell("!", NEW),
     ]
 
 
-def test_the_finished_text_keeps_unknown_characters_of_the_prompt():
-    vocabulary = Vocabulary("ab ", ("[PAD]", "[MASK]", "[UNK]"))
+@pytest.mark.parametrize("special", [("[PAD]", "[MASK]"), ("[PAD]", "[MASK]", "[UNK]")])
+def test_unknown_characters_of_the_prompt_stay(special):
+    vocabulary = Vocabulary("ab ", special)
+    template = read_template("aë_", vocabulary)
+    ids = template.ids.clone()
+    ids[2] = vocabulary.id_of("b")
     with terminal(40, 10) as (stream, output):
-        Screen(stream, vocabulary, "aë_").finish(vocabulary.encode("aëb"))
-        assert "aëb" in output()
+        screen = Screen(stream, template)
+        screen.show(ids)
+        screen.finish(ids)
+        assert output().count("aëb") == 2
