@@ -1,10 +1,12 @@
-r"""Fill the blanks of a text with a trained run, or classify texts with a classifier that
-finetune.py has saved.
+r"""Fill the blanks of a text with a trained run, score texts, or classify texts with a classifier
+that finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"    RUN: a folder, a uuid or its first characters, or last
 python predict.py RUN < texts.txt              one text per line, one filled line each
 python predict.py RUN --column text < rows.jsonl > filled.jsonl
                                                JSON lines, CSV or TSV: fills the texts in a column
+python predict.py RUN --score < texts.txt      one line per text: the log-likelihood of its tokens,
+                                               each given all others, and the mean per character
 python predict.py FOLDER < texts.txt           one text per line; prints its label, or one line per
                                                labelled piece
 python predict.py --serve RUN                  one answer per line of JSON, as the page /try asks
@@ -15,8 +17,8 @@ backslash before a blank makes it plain text: \_ is an underscore, \\_ a backsla
 other backslashes are plain, such as those of \n and \[; with --raw all are.
 
 A line is one text. A text with line breaks is a TEXT of the command line, or a field of a table.
---column fills the blanks of this field, or adds the columns prediction and probability of a
-classifier. All else in the rows stays.
+--column fills the blanks of this field, or adds to each row: with a classifier the columns prediction
+and probability, with --score the columns score and score_per_character. All else in the rows stays.
 
 A text that is longer than the windows in training is read in overlapping pieces.
 """
@@ -34,7 +36,7 @@ from configs.keys import ConfigError
 from trained.answers import answers
 from trained.load import load_trained
 from trained.piped import Item, lines, named, read_until_error
-from trained.printed import Fillings, Labels
+from trained.printed import Fillings, Labels, Scores
 from trained.rows import Table
 from trained.saved_classifier import is_classifier, load_classifier
 from trained.template import Notation, add_notation
@@ -58,6 +60,8 @@ def main(arguments: list[str]) -> int:
     column = "standard input is JSON lines, CSV or TSV with the texts in this column; dotted for a"
     column += " nested one of JSON; twice for a classifier of pairs"
     parser.add_argument("--column", metavar="NAME", action="append", help=column)
+    score = "print the pseudo-log-likelihood of each text, in nats and per character"
+    parser.add_argument("--score", action="store_true", help=score)
     serve = "answer lines of JSON until standard input ends"
     parser.add_argument("--serve", action="store_true", help=serve)
 
@@ -94,8 +98,9 @@ def check(options: Namespace) -> None:
         )
     plain = ("blank", "raw", "unknown", "top")
     refused = {
-        "serve": ("texts", "json", "column", *plain),
+        "serve": ("texts", "json", "column", "score", *plain),
         "column": ("texts", "json", "top"),
+        "score": plain,
     }
     for option, others in refused.items():
         for other in others:
@@ -104,15 +109,17 @@ def check(options: Namespace) -> None:
                 raise ConfigError(f"--{option} goes without {name}")
 
 
-def predictions_of(options: Namespace) -> Fillings | Labels:
+def predictions_of(options: Namespace) -> Fillings | Scores | Labels:
     folder = Path(options.run)
     if is_classifier(folder):
-        for option in ("blank", "raw", "unknown"):
+        for option in ("score", "blank", "raw", "unknown"):
             if getattr(options, option):
                 raise ConfigError(f"--{option} needs a run: {folder} is a classifier")
         return Labels(load_classifier(folder), options.top, options.json)
 
     trained = load_trained(options.run, options.logs)
+    if options.score:
+        return Scores(trained, options.json)
     are_lines = not options.texts and not options.column
     return Fillings(
         trained,

@@ -19,10 +19,12 @@ from trained.fill import Filled, fill
 from trained.load import Trained
 from trained.piped import Item, Line
 from trained.saved_classifier import SavedClassifier
+from trained.score import scores_of
 from trained.template import (
     UNREADABLE,
     Notation,
     Template,
+    ids_of,
     read_template,
 )
 
@@ -92,6 +94,38 @@ class Fillings:
                     f"{text!r} {share:.1%}" for text, share in guess.candidates
                 ]
                 print(f"  {guess.offset:4}  {'  '.join(candidates)}")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores texts by their pseudo-log-likelihood and prints it."""
+
+    n_texts = 1
+    added = ("score", "score_per_character")
+
+    trained: Trained
+    in_json: bool
+
+    def read(self, texts: Sequence[str]) -> str:
+        return texts[0]
+
+    def show(self, items: Sequence[tuple[Item, str]]) -> Counter[str]:
+        """Print items with the results of `read`; returns notes for the user, with counts."""
+        vocabulary = self.trained.vocabulary
+        ids = [ids_of(text, vocabulary) for _, text in items]
+        scores = scores_of(self.trained, ids)
+        for (item, text), score in zip(items, scores, strict=True):
+            n_scored = len(text) - sum(vocabulary.lost(text))
+            values = {
+                "score": round(score, 4),
+                "score_per_character": round(score / max(n_scored, 1), 4),
+            }
+            if self.in_json:
+                print(as_json({"text": text} | values))
+            else:
+                sys.stdout.write(item.with_values(values))
+
+        return unknown_in(ids, vocabulary)
 
 
 def unknown_in(texts: Sequence[Tensor], vocabulary: Vocabulary) -> Counter[str]:

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+import torch
 
 import generate
 import predict
 from tests.trained.conftest import of_all_tokens
 from trained.piped import Line
 from trained.rows import Table
+from trained.score import scores_of
 
 APACHE = (
     '127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a_b.gif HTTP/1.0" 200 2326'
@@ -153,3 +155,79 @@ def test_rows_come_as_they_arrive():
     arrived = [([row.values[0] for row in batch], n_sent) for batch in rows]
 
     assert arrived == [(["1\n2", "3"], 3), (["4"], 5)]
+
+
+def probabilities_one_by_one(trained, text):
+    """log P(token | all other tokens) of a text of one window, from one pass per token."""
+    vocabulary = trained.vocabulary
+    ids = vocabulary.encode(text)
+    logs = []
+    for i in range(len(ids)):
+        masked = ids.clone()
+        masked[i] = vocabulary.mask_token
+        with torch.no_grad():
+            logits = trained.model(masked[None], torch.tensor([i]))[0]
+        logs.append(logits[: vocabulary.n_ordinary].log_softmax(-1)[ids[i]].item())
+
+    return logs
+
+
+SENTENCES = ["the cat sat on the mat.", "a _", "", "the tac"]
+
+
+@of_all_tokens
+def test_a_score_is_the_sum_over_all_tokens_masked_once(trained, printed):
+    known = [text for text in SENTENCES if trained.vocabulary.lost(text) == (0, 0)]
+    output = printed(predict.main, trained.run.path, "--score", *known)
+    rows = [list(map(float, line.split("\t"))) for line in output.splitlines()]
+
+    for text, (score, mean) in zip(known, rows, strict=True):
+        assert score == pytest.approx(
+            sum(probabilities_one_by_one(trained, text)), abs=1e-3
+        )
+        assert mean == pytest.approx(score / max(len(text), 1), abs=1e-3)
+
+
+def test_unknown_characters_of_a_text_have_no_score(plain, printed):
+    output = printed(predict.main, plain.run.path, "--score", "é中", "the é", "the ")
+    (nothing, _), (with_unknown, mean), (without, _) = (
+        map(float, line.split("\t")) for line in output.splitlines()
+    )
+
+    assert nothing == 0
+    assert 0 > with_unknown != without
+    assert mean == pytest.approx(with_unknown / 4, abs=1e-4)
+
+
+def test_a_long_text_has_a_score_from_windows_with_context(plain):
+    vocabulary = plain.vocabulary
+    sentence = "the cat sat on the mat.\na dog ran\n"
+    (score,) = scores_of(plain, [vocabulary.encode(sentence * 20)])
+    (of_one,) = scores_of(plain, [vocabulary.encode(sentence)])
+
+    assert score == pytest.approx(20 * of_one, rel=0.3)
+
+
+def test_tables_have_scores(plain, printed, piped):
+    piped(b"text,n\r\nthe cat,1\r\n\r\ntac,2\r\n")
+    output = printed(predict.main, plain.run.path, "--score", "--column", "text")
+    header, first, empty, second, _ = output.split("\r\n")
+
+    assert header == "text,n,score,score_per_character"
+    assert first.startswith("the cat,1,-")
+    assert empty == ""
+    assert second.startswith("tac,2,-")
+
+    piped(b'{"text":"the cat" }\n{}')
+    output = printed(predict.main, plain.run.path, "--score", "--column", "text")
+    first, second = output.split("\n")
+
+    assert first.startswith('{"text":"the cat" , "score": -')
+    assert json.loads(second) == {"score": 0.0, "score_per_character": 0.0}
+
+
+def test_a_column_that_would_be_added_twice_is_refused(plain, refusal, piped):
+    piped(b"text,score\na,1\n")
+    words = [plain.run.path, "--score", "--column", "text"]
+
+    assert "'score'" in refusal(predict.main, *words)
