@@ -96,20 +96,25 @@ def callbacks_of(
         callbacks.append(
             Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations)
         )
+    callbacks += evaluating_callbacks(c)
+    callbacks += [own_callback(reference) for reference in c.callbacks]
+    return callbacks
+
+
+def evaluating_callbacks(c: Configs) -> list[Callback]:
+    """Further measurements of an evaluation, and the time that all of it may take."""
     evaluating: list[Callback] = []
     longest = max(row["seq_len"] for row in c.training.stages)
     if longest > WINDOW_LEN and len(c.data.validation_ids) >= longest:
         evaluating.append(AtLongest(validation_windows(c.data, longest)))
-    if len(c.training.all_stages) > len(
-        c.training.stages
-    ):  # some row has several masking rates
+    has_several_rates = len(c.training.all_stages) > len(c.training.stages)
+    if has_several_rates:
         evaluating.append(AnyOrderBound())
-    callbacks += evaluating
     has_documents = c.data.loaded.has_documents
-    callbacks.append(in_all_processes(EvaluationBudget)(has_documents, evaluating))
+    budget = in_all_processes(EvaluationBudget)(has_documents, evaluating)
+    callbacks = [*evaluating, budget]
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
-    callbacks += [own_callback(reference) for reference in c.callbacks]
     return callbacks
 
 

@@ -25,11 +25,10 @@ def scores_of(trained: Trained, texts: Sequence[Tensor]) -> list[float]:
     for number, ids in enumerate(texts):
         is_scored = (ids >= 0) & (ids < vocabulary.n_ordinary)
         for window, part in pieces(len(ids), trained.longest):
-            for position in range(part.start, part.stop):
-                if is_scored[position]:
-                    windows.append(ids[window])
-                    columns.append(position - window.start)
-                    text_of.append(number)
+            scored = is_scored[part].nonzero().flatten() + part.start - window.start
+            columns += scored.tolist()
+            windows += [ids[window]] * len(scored)
+            text_of += [number] * len(scored)
 
     scores = [0.0] * len(texts)
     for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):

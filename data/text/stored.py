@@ -181,15 +181,15 @@ class StoredText:
         CorpusError."""
         folder = cache / "normal"
         n = len(folder_of_source)
+
+        def normal_form() -> NormalForm:
+            announce(f"reading {name}")
+            with shown("reading") as bar:
+                return normalize(read, n, folder, key, has_documents, bar.update)
+
         try:
             with locked(cache / "lock", announce):
-                normal = NormalForm.of_finished(folder, key, n)
-                if normal is None:
-                    announce(f"reading {name}")
-                    with shown("reading") as bar:
-                        normal = normalize(
-                            read, n, folder, key, has_documents, bar.update
-                        )
+                normal = NormalForm.of_finished(folder, key, n) or normal_form()
                 if not normal.counts:
                     raise CorpusError(f"data.corpus: {name} have no text")
                 # they stay as they are if another process reads a changed text
