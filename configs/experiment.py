@@ -104,8 +104,12 @@ class Configs(BaseConfigs):
         self._set_values(dict(values))
         self._values = values
 
+    def value_of(self, key: str) -> Any:
+        """The value of a key as the user wrote it: reading its item gives the part that it names."""
+        return self._values[key]
+
     def name_of(self, key: str) -> str:
-        """A key with its value, for errors: reading its item gives the part that it names."""
+        """A key with its value, for errors."""
         return f"{key}={self._values[key]}"
 
 

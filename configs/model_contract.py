@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from configs.branch import is_sharded
+from configs.branch import is_reference, is_sharded
 from configs.keys import ConfigError
 from configs.references import line_of
 from data.protocol import WINDOW_LEN
@@ -15,7 +15,8 @@ from distributed.sharding import sharded
 def sharded_network(c: Any) -> nn.Module:
     """The model of the config tree `c`, sharded over all processes."""
     model = sharded(lambda: c.model.architecture, c.torch_device)
-    check_complete_model(model, c, c.torch_device)
+    if is_reference(c.value_of("model.architecture")):
+        check_complete_model(model, c, c.torch_device)
     return model
 
 
@@ -30,8 +31,7 @@ def check_own_model(model: nn.Module, c: Any) -> None:
 def check_complete_model(model: nn.Module, c: Any, device: torch.device) -> None:
     check_length(model, c)
     name = c.name_of("model.architecture")
-    n_tokens = c.data.vocabulary.n_tokens
-    check_contract(model, name, longest_windows(c), n_tokens, device)
+    check_contract(model, name, longest_windows(c), c.model.n_tokens, device)
 
 
 def check_length(model: nn.Module, c: Any) -> None:
