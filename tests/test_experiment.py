@@ -104,10 +104,15 @@ def test_runs_that_start_together_need_no_home_folder(
     for program in programs:
         output = program.output().splitlines()
         assert output[0].startswith("config ")
-        assert all(
-            line.startswith(("run ", "reference ", "step ", "done "))
-            for line in output[1:]
+        lines = (
+            "run ",
+            "reference ",
+            "2 evaluations ",
+            "step ",
+            "evaluations ",
+            "done ",
         )
+        assert all(line.startswith(lines) for line in output[1:])
     folders = (tmp_path / "logs" / "mlm").iterdir()
     assert [RunFolder(path).metrics()[-1]["step"] for path in folders] == [1] * 3
 
