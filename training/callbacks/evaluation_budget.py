@@ -51,7 +51,7 @@ class EvaluationBudget(Callback):
         )
         self.promised = per_window * self.n_windows
         n = trainer.schedule.evaluations - trainer.n_evaluations
-        line = f"{n} evaluations take about {self.promised:.2g} s in all"
+        line = f"{n} evaluations take about {self.promised:,.1f} s in all"
         max_seconds = trainer.schedule.max_seconds
         if max_seconds and by_time_only(trainer.schedule):
             total = max_seconds - trainer.clock.seconds + self.promised
@@ -124,7 +124,7 @@ class EvaluationBudget(Callback):
     def end(self, trainer: Trainer) -> None:
         if self.spent:
             trainer.report(
-                f"evaluations took {self.spent:.2g} s (promised: {self.promised:.2g} s)"
+                f"evaluations took {self.spent:,.1f} s (promised: {self.promised:,.1f} s)"
             )
 
     def state_dict(self) -> dict[str, Any]:
