@@ -3,8 +3,9 @@ that finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"    RUN: a folder, a uuid or its first characters, or last
 python predict.py RUN < texts.txt              one text per line, one filled line each
-python predict.py RUN --column text < rows.jsonl > filled.jsonl
+python predict.py RUN rows.jsonl --column text > filled.jsonl
                                                JSON lines, CSV or TSV: fills the texts in a column
+                                               of the file, or of standard input
 python predict.py RUN --score < texts.txt      one line per text: the log-likelihood of its tokens,
                                                each given all others, and the mean per character
 python predict.py FOLDER < texts.txt           one text per line; prints its label, or one line per
@@ -18,7 +19,9 @@ other backslashes are plain, such as those of \n and \[; with --raw all are.
 
 A line is one text. A text with line breaks is a TEXT of the command line, or a field of a table.
 --column fills the blanks of this field, or adds to each row: with a classifier the columns prediction
-and probability, with --score the columns score and score_per_character. All else in the rows stays.
+and probability, with --score the columns score and score_per_character. All else in the rows stays. A
+table whose first line begins with { is JSON lines. Any other is CSV or TSV, and its first line names
+the columns. The name of the FILE counts only if it ends with .gz or .zst.
 
 A text that is longer than the windows in training is read in overlapping pieces.
 """
@@ -27,12 +30,14 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
+from data.text.files import opened
 from trained.answers import answers
 from trained.load import load_trained
 from trained.piped import Item, lines, named, read_until_error
@@ -45,7 +50,9 @@ from trained.template import Notation, add_notation
 def main(arguments: list[str]) -> int:
     """Fill the texts of the command line, or the lines of standard input; returns the exit code."""
     parser = run_parser(__doc__)
-    texts = "default: the lines of standard input"
+    texts = (
+        "default: the lines of standard input; with --column, the FILE with the table"
+    )
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help=texts)
     top = (
         "show the N most probable characters (or tokens) per blank, or labels per text"
@@ -57,8 +64,8 @@ def main(arguments: list[str]) -> int:
     add_notation(parser)
     unknown = "fill characters that the run does not know as blanks"
     parser.add_argument("--unknown", action="store_true", help=unknown)
-    column = "standard input is JSON lines, CSV or TSV with the texts in this column; dotted for a"
-    column += " nested one of JSON; twice for a classifier of pairs"
+    column = "the column of a table with the texts; dotted for a nested one of JSON; twice for a"
+    column += " classifier of pairs"
     parser.add_argument("--column", metavar="NAME", action="append", help=column)
     score = "print the pseudo-log-likelihood of each text, in nats and per character"
     parser.add_argument("--score", action="store_true", help=score)
@@ -76,18 +83,33 @@ def answer(options: Namespace) -> int:
         return 0
 
     predictions = predictions_of(options)
+    if options.column:
+        return answer_table(options, predictions)
     if options.texts:
         return show(predictions, [list(named(options.texts))])
-    batches = lines(sys.stdin.buffer)
-    if not options.column:
-        return show(predictions, batches)
+    return show(predictions, lines(sys.stdin.buffer))
 
+
+def answer_table(options: Namespace, predictions: Fillings | Scores | Labels) -> int:
     n_columns = predictions.n_texts
     if len(options.column) != n_columns:
         raise ConfigError(f"--column: name {n_columns}, one per text")
-    table = Table(batches, options.column, predictions.added)
-    sys.stdout.write(table.header)
-    return show(predictions, table.batches())
+    with table_file(options.texts) as file:
+        table = Table(lines(file), options.column, predictions.added)
+        sys.stdout.write(table.header)
+        return show(predictions, table.batches())
+
+
+def table_file(names: Sequence[str]) -> Any:
+    """The named file, or standard input. Raises ConfigError."""
+    if not names:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return opened(Path(names[0]))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {names[0]} ({error.strerror}): name a file of JSON lines, CSV or TSV"
+        ) from error
 
 
 def check(options: Namespace) -> None:
@@ -99,7 +121,7 @@ def check(options: Namespace) -> None:
     plain = ("blank", "raw", "unknown", "top")
     refused = {
         "serve": ("texts", "json", "column", "score", *plain),
-        "column": ("texts", "json", "top"),
+        "column": ("json", "top"),
         "score": plain,
     }
     for option, others in refused.items():
@@ -107,6 +129,8 @@ def check(options: Namespace) -> None:
             if getattr(options, option) and getattr(options, other):
                 name = "TEXT" if other == "texts" else f"--{other}"
                 raise ConfigError(f"--{option} goes without {name}")
+    if options.column and len(options.texts) > 1:
+        raise ConfigError("--column reads one FILE, or standard input")
 
 
 def predictions_of(options: Namespace) -> Fillings | Scores | Labels:
@@ -120,15 +144,8 @@ def predictions_of(options: Namespace) -> Fillings | Scores | Labels:
     trained = load_trained(options.run, options.logs)
     if options.score:
         return Scores(trained, options.json)
-    are_lines = not options.texts and not options.column
-    return Fillings(
-        trained,
-        options.top,
-        options.json,
-        Notation(options.blank, options.raw),
-        options.unknown,
-        never="\n" if are_lines else "",  # a line stays one line
-    )
+    notation = Notation(options.blank, options.raw)
+    return Fillings(trained, options.top, options.json, notation, options.unknown)
 
 
 def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:

@@ -16,6 +16,11 @@ class Item(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def never(self) -> str:
+        """The characters that no blank of it becomes."""
+        ...
+
     def texts(self) -> list[str]:
         """Raises UnicodeError."""
         ...
@@ -36,6 +41,10 @@ class Line(NamedTuple):
         "\n"  # of the line: a line feed, perhaps after a carriage return, or nothing
     )
 
+    @property
+    def never(self) -> str:
+        return "\n"
+
     def texts(self) -> list[str]:
         return [self.content.decode()]
 
@@ -46,10 +55,16 @@ class Line(NamedTuple):
         return "\t".join(str(value) for value in values.values()) + "\n"
 
 
-def named(texts: Iterable[str]) -> Iterator[Line]:
+class Argument(Line):
+    """A text of a command line, which may have line breaks."""
+
+    never = ""
+
+
+def named(texts: Iterable[str]) -> Iterator[Argument]:
     """The texts of a command line."""
     for number, text in enumerate(texts, start=1):
-        yield Line(f"text {number}", text.encode("utf-8", "surrogateescape"))
+        yield Argument(f"text {number}", text.encode("utf-8", "surrogateescape"))
 
 
 def lines(source: BinaryIO) -> Iterator[list[Line]]:

@@ -45,7 +45,6 @@ class Fillings:
     in_json: bool
     notation: Notation
     unknown: bool  # read characters that the run does not know as blanks
-    never: str  # characters that no blank becomes
 
     def read(self, texts: Sequence[str]) -> Template:
         """The template of one text. Raises ValueError."""
@@ -56,8 +55,9 @@ class Fillings:
         """Print items with the results of `read`; returns notes for the user, with counts."""
         templates = [template for _, template in items]
         n_candidates = self.top or 1
+        never = items[0][0].never if items else ""  # of items of one source
         filled_texts = fill(
-            self.trained, templates, n_candidates=n_candidates, never=self.never
+            self.trained, templates, n_candidates=n_candidates, never=never
         )
         n_without = 0
         for (item, _), filled in zip(items, filled_texts, strict=True):

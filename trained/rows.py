@@ -4,6 +4,7 @@ bytes stay as they are."""
 import csv
 import json
 import re
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from trained.piped import Line
 WHITESPACE = re.compile(r"[ \t\r\n]*")
 Place = slice | None  # of a field in the text of its row
 NO_FIELD = (None, None)
+DAMAGED = (ValueError, csv.Error, OSError, EOFError, zlib.error)
 
 
 class JsonRow(NamedTuple):
@@ -24,6 +26,7 @@ class JsonRow(NamedTuple):
     line: str
     places: list[Place]
     values: list[str]
+    never = ""
 
     def texts(self) -> list[str]:
         return self.values
@@ -44,12 +47,31 @@ class JsonRow(NamedTuple):
         return self.line[:end] + ", " * (not is_empty) + added + self.line[end:]
 
 
+class Dialect(NamedTuple):
+    """How a table of CSV or TSV separates its fields."""
+
+    delimiter: str
+    has_quotes: bool  # otherwise quotes are text
+
+    def field(self, text: str, before: str = "") -> str:
+        """A text as a field. It has quotes if it needs them, or if the field `before` has them."""
+        special = {self.delimiter, "\r", "\n"} | ({'"'} - {*before})
+        needs_quotes = not special.isdisjoint(text) or text.startswith('"')
+        if self.has_quotes and (needs_quotes or before.startswith('"')):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+
 class CsvRow(NamedTuple):
     name: str
     row: str
-    delimiter: str
+    dialect: Dialect
     place: Place  # of the first text
     values: list[str]
+
+    @property
+    def never(self) -> str:
+        return "" if self.dialect.has_quotes else f"{self.dialect.delimiter}\r\n"
 
     def texts(self) -> list[str]:
         return self.values
@@ -58,8 +80,7 @@ class CsvRow(NamedTuple):
         place = self.place
         if text == self.values[0] or place is None:
             return self.row
-        is_quoted = self.row.startswith('"', place.start)
-        changed = quoted(text, self.delimiter, is_quoted)
+        changed = self.dialect.field(text, before=self.row[place])
         return self.row[: place.start] + changed + self.row[place.stop :]
 
     def with_values(self, values: Mapping[str, Any]) -> str:
@@ -69,15 +90,8 @@ class CsvRow(NamedTuple):
         added = ""
         for value in values.values():
             text = value if isinstance(value, str) else json.dumps(value)
-            added += self.delimiter + quoted(text, self.delimiter)
+            added += self.dialect.delimiter + self.dialect.field(text)
         return content + added + self.row[len(content) :]
-
-
-def quoted(text: str, delimiter: str, is_quoted: bool = False) -> str:
-    """A field of CSV, with quotes if it needs them or has them already."""
-    if is_quoted or not {delimiter, '"', "\r", "\n"}.isdisjoint(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 class Lines:
@@ -138,16 +152,16 @@ class Table:
         self.lines.wait()
         self.header = ""  # as it is to be written
         with self._named():
-            waiting = [decoded(line) for line in self.lines.waiting]
-            if not waiting:
-                raise ValueError("standard input is empty")
-            begin = waiting[0].removeprefix(BYTE_ORDER_MARK).lstrip()
+            sample = "".join(map(decoded, self.lines.waiting))
+            if not sample:
+                raise ValueError("the table is empty")
+            begin = sample.removeprefix(BYTE_ORDER_MARK).lstrip()
             if begin.startswith("{"):
                 self.rows: Any = json_rows(self.lines, columns, added)
+            elif begin.startswith("["):
+                raise ValueError("it is a JSON list: write one object per line")
             else:
-                self.header, self.rows = csv_rows(
-                    self.lines, columns, added, "".join(waiting)
-                )
+                self.header, self.rows = csv_rows(self.lines, columns, added, sample)
 
     def batches(self) -> Iterator[list[JsonRow | CsvRow]]:
         """The rows, in batches of those that have arrived. Raises ConfigError at a damaged one,
@@ -163,7 +177,7 @@ class Table:
                 if not self.lines.waiting:
                     yield rows
                     rows = []
-        except (ValueError, csv.Error):
+        except DAMAGED:
             yield rows
             raise
 
@@ -171,7 +185,7 @@ class Table:
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except (ValueError, csv.Error) as error:
+        except DAMAGED as error:
             raise ConfigError(f"{self.lines.name}: {error}") from error
 
 
@@ -215,8 +229,8 @@ def csv_rows(
     """The header to write, and the rows. `sample` is the beginning of the table. Raises
     ValueError."""
     delimiter = delimiter_of(sample.split("\n", 1)[0])
-    is_quoted = delimiter != "\t" or has_quotes(sample)
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    dialect = Dialect(delimiter, delimiter != "\t" or has_quotes(sample))
+    quoting = csv.QUOTE_MINIMAL if dialect.has_quotes else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     names = [name.removeprefix(BYTE_ORDER_MARK) for name in next(reader)]
     check_new_names(added, names)
@@ -224,10 +238,10 @@ def csv_rows(
         if column not in names:
             raise ValueError(_lacks(column, names))
 
-    header = CsvRow("", lines.taken(), delimiter, slice(0), [])
+    header = CsvRow("", lines.taken(), dialect, slice(0), [])
     indices = [names.index(column) for column in columns]
     plain = f"[^{re.escape(delimiter)}\r\n]*"
-    one_field = re.compile(f'"(?:[^"]|"")*"|{plain}' if is_quoted else plain)
+    one_field = re.compile(f'"(?:[^"]|"")*"|{plain}' if dialect.has_quotes else plain)
 
     def rows() -> Iterator[CsvRow]:
         for values in reader:
@@ -241,7 +255,7 @@ def csv_rows(
                     )
                 texts = [values[i] for i in indices]
                 place = place_of(row, one_field, indices[0])
-            yield CsvRow(lines.name, row, delimiter, place, texts)
+            yield CsvRow(lines.name, row, dialect, place, texts)
 
     return header.with_values(dict(zip(added, added, strict=True))), rows()
 

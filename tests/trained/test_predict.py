@@ -95,7 +95,8 @@ def test_a_missing_run_is_named_alone(refusal):
         (["_", "--serve"], "", "--serve"),
         (["_", "--blank", ""], "", "--blank"),
         (["_", "--score", "--raw"], "", "--raw"),
-        (["_", "--column", "text"], "", "TEXT"),
+        (["no.csv", "--column", "text"], "", "cannot read no.csv"),
+        (["a.csv", "b.csv", "--column", "text"], "", "one FILE"),
     ],
 )
 def test_wrong_input_is_one_line_after_the_texts_before_it(

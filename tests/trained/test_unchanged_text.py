@@ -1,5 +1,6 @@
 """predict.py and generate.py change the blanks of a text alone."""
 
+import gzip
 import json
 
 import pytest
@@ -110,6 +111,7 @@ def test_rows_of_csv_keep_what_is_not_a_blank(plain, printed, piped):
         'a\ttext\n"5"\t"the ""c_t"""\n1\tthe c_t',
         "\ufefftext,a\nthe c_t,1\n",
         'text\n"the c_t"\n',
+        'a\ttext\n1\tsay "hi" to the c_t 5"\n2\tthe c_t\n',
         '\ufeff{"text":"the c_t"}\n{"text":""}',
     ],
 )
@@ -120,11 +122,44 @@ def test_tables_of_other_makers(plain, printed, piped, rows):
     assert output == rows.replace("c_t", "cat")
 
 
+@pytest.mark.parametrize("name", ["rows", "rows.csv.gz"])
+def test_a_table_may_be_a_file(plain, tmp_path, printed, name):
+    path = tmp_path / name
+    content = CSV_ROWS.encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    output = printed(predict.main, plain.run.path, path, "--column", "text")
+
+    assert output == CSV_ROWS.replace("c_t", "cat")
+
+
+def test_a_damaged_file_is_one_line(plain, tmp_path, refusal):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"text\nthe c_t\n")[:-4])
+    words = [plain.run.path, path, "--column", "text"]
+
+    assert "ended" in refusal(predict.main, *words, before="text\nthe cat\n")
+
+
+def test_a_blank_of_a_table_without_quotes_is_no_line_break(plain, printed, piped):
+    """A field with a line break needs quotes."""
+    rows = 'a\ttext\n"5\tsat on the mat._a dog ran\n6" x\t"no\n'
+    piped(rows.encode())
+    output = printed(predict.main, plain.run.path, "--column", "text")
+
+    assert [line.count("\t") for line in output.splitlines()] == [1, 1, 1]
+
+    piped(b"text\nsat on the mat._a dog ran\n")
+    output = printed(predict.main, plain.run.path, "--column", "text")
+
+    assert output == 'text\n"sat on the mat.\na dog ran"\n'
+
+
 @pytest.mark.parametrize(
     ("rows", "before", "message"),
     [
         ("", "", "empty"),
         ("a,b\n1,2\n", "", "'a', 'b'"),
+        ('[\n {"text": "a c_t"}]', "", "line 1: it is a JSON list"),
         ('{"a":1}\n', "", "line 1: it has no column 'text', but 'a'"),
         ('{"text":"a c_t"}\n{"text":1}\n', '{"text":"a cat"}\n', "line 2"),
         ('{"text":"a c_t"}\n[1]\n', '{"text":"a cat"}\n', "line 2: it is no JSON"),
