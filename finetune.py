@@ -4,8 +4,8 @@ pretrained.
 python finetune.py RUN --task speaker --labels 64    RUN: a folder, a uuid or its first characters,
                                                      or last
 python finetune.py RUN --task all                    every task on the run's text
-python finetune.py RUN --task FILE.csv               texts with labels; docs/tasks.md names the
-                                                     columns
+python finetune.py RUN --task FILE                   texts with labels in CSV, TSV or JSON
+                                                     lines; docs/tasks.md names the columns
 python finetune.py RUN --task FILE.py:NAME           a function of yours that returns a task
 python finetune.py RUN --task TASK --save FOLDER     keep the classifier:
                                                      python predict.py FOLDER < texts.txt
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "corpus", metavar=f"{MOVED}PATH", nargs="?", type=moved_corpus, help=corpus
     )
-    task = "a name, all, a CSV file, or FILE.py:NAME"
+    task = "a name, all, a CSV, TSV or JSON lines file, or FILE.py:NAME"
     parser.add_argument("--task", required=True, metavar="TASK", help=task)
     labels = "labelled texts of each draw (default: %(default)s)"
     parser.add_argument(

@@ -1,5 +1,4 @@
-"""The tasks that `finetune.py --task` names: Folio's own, those of a CSV file, or a function of the
-user's."""
+"""The tasks that `finetune.py --task` names: Folio's own, those of a table, or a function of the user's."""
 
 import hashlib
 import os
@@ -11,7 +10,7 @@ from configs.keys import ConfigError
 from configs.own_code import own_task
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
-from data.tasks.table import from_csv
+from data.tasks.table import from_table
 from data.tasks.task import CHARACTER
 from trained.load import Trained
 
@@ -36,11 +35,12 @@ def tasks_named(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     elif is_reference(name):
         yield _with_digest(own_task(name, REPORT))
     elif name and (Path(name).suffix or os.path.exists(name)):
-        yield _with_digest(from_csv(Path(name)))
+        yield _with_digest(from_table(Path(name)))
     else:
         names = ", ".join(sorted(homes))
         raise ConfigError(
-            f"no task is called {name!r}: use {names}, all, a CSV file, or FILE.py:NAME"
+            f"no task is called {name!r}: use {names}, all, a CSV, TSV or JSON"
+            " lines file, or FILE.py:NAME"
         )
 
 

@@ -1,75 +1,81 @@
-"""A user's task: a CSV file of texts and labels."""
+"""A user's task: a table of texts and labels."""
 
-import csv
-import io
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from data.tasks.task import CHARACTER, PAIR, TEXT, Example, Task
-from data.text.sources import CorpusError
-from runs.reading import read_bytes
+from data.text.files import CorpusError, UnusableFileError
+from data.text.tables import rows_of
+from runs.reading import opened
 
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of the file
 FEWEST = 5  # training texts per label
-KINDS = {  # by the columns
-    frozenset({"text", "label"}): TEXT,
-    frozenset({"text_a", "text_b", "label"}): PAIR,
-    frozenset({"text", "labels"}): CHARACTER,
+COLUMNS = {
+    TEXT: {"text", "label"},
+    PAIR: {"text_a", "text_b", "label"},
+    CHARACTER: {"text", "labels"},
 }
+SIZE = 2**20  # bytes that are read at once
 SPLITS = ("", "train", "test")
 
 
-def from_csv(path: Path) -> Task:
-    """The task of a CSV file with the columns `text` and `label`; `text_a`, `text_b` and `label`
-    for pairs of texts; or `text` and `labels`, where `labels` has one character per character of
-    the text.
+def from_table(path: Path) -> Task:
+    """The task of a CSV, TSV or JSON lines file, plain, .gz or .zst, with the columns `text` and
+    `label`; `text_a`, `text_b` and `label` for pairs of texts; or `text` and `labels`, where
+    `labels` has one character per character of the text. Other columns are not read.
 
     A column `split` may say train or test. Otherwise the first 70% of the texts of each label are
     for training. A test text that is also a training text is left out. Raises CorpusError if the
     file is missing or not as above.
     """
-    columns, rows = _read(path)
-    kind = KINDS.get(frozenset(columns) - {"split"})
-    if kind is None or len(set(columns)) < len(columns):
+    rows = _read(path)
+    columns = list(dict.fromkeys(name for row in rows for name in row if name))
+    kinds = [kind for kind, names in COLUMNS.items() if names <= {*columns}]
+    if len(kinds) != 1:
         raise CorpusError(
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
-            " labels, in lower case, separated by commas; it has "
-            + (", ".join(columns) or "none")
+            f" labels, in lower case; it has {', '.join(columns) or 'no rows'}"
         )
 
     examples = {}  # with their splits; equal rows count once
     for number, row in enumerate(rows, start=1):
-        split = row.pop("split", "") or ""
+        split = row.get("split") or ""
         if split not in SPLITS:
             raise CorpusError(
                 f"row {number} of {path}: split must be train or test, or empty"
             )
         try:
-            examples[_example(row, kind), split] = None
+            examples[_example(row, kinds[0]), split] = None
         except ValueError as error:
             raise CorpusError(f"row {number} of {path}: {error}") from error
 
-    return _split(path.name, kind, list(examples))
+    return _split(path.name, kinds[0], list(examples))
 
 
-def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+def _read(path: Path) -> list[dict[str, Any]]:
     try:
-        content = read_bytes(path).decode("utf-8-sig")  # Excel writes a byte order mark
-        # data.text.tables allows fields of any length
-        reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
-        return list(reader.fieldnames or ()), list(reader)
-    except UnicodeDecodeError as error:
+        with opened(path):
+            pass  # refuse what is not a regular file
+        return list(rows_of(path, SIZE))
+    except UnusableFileError as error:
+        raise CorpusError(f"{path} {error}") from error
+    except OSError as error:
         raise CorpusError(
-            f"{path} is not UTF-8: save it as a CSV file in UTF-8"
-        ) from error
-    except (OSError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CorpusError(
-            f"cannot read {path} ({reason}): give a CSV file, or the name of a task"
+            f"cannot read {path} ({error.strerror or error}): give a CSV, TSV or JSON lines file,"
+            " or the name of a task"
         ) from error
 
 
-def _example(row: dict[str, str], kind: str) -> Example:
+def _text(value: Any) -> str:
+    """A field as text: numbers and truth values of JSON as they are written there."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _example(row: dict[str, Any], kind: str) -> Example:
     """The example of a row. Raises ValueError if it is not whole.
 
     Labels are printed and published, so they have no control characters, such as line ends.
@@ -77,19 +83,21 @@ def _example(row: dict[str, str], kind: str) -> Example:
     if None in row:
         raise ValueError("it has too many columns: quote texts that contain commas")
 
-    for name in sorted(row):
-        if not row[name]:
+    fields = {}
+    for name in sorted(COLUMNS[kind]):
+        fields[name] = _text(row.get(name))
+        if not fields[name]:
             raise ValueError(f"the column {name} is empty")
 
-    label = row.get("label") or row["labels"]
+    label = fields.get("label") or fields["labels"]
     if not label.isprintable():
         raise ValueError(
             f"the label {label[:40]!r} has a character that cannot be printed"
         )
     if kind == PAIR:
-        return Example((row["text_a"], row["text_b"]), label)
+        return Example((fields["text_a"], fields["text_b"]), label)
 
-    text = row["text"]
+    text = fields["text"]
     if kind == TEXT:
         return Example((text,), label)
     if len(label) != len(text):

@@ -22,6 +22,7 @@ from data.text.files import (
     UnusableFileError,
     decoded,
     delimiter_of,
+    kind_of,
     pyarrow,
 )
 
@@ -214,19 +215,40 @@ def _next_value(text: str, offset: int) -> int:
 # CSV and TSV
 
 
+def rows_of(path: Path, size: int) -> Iterator[dict[str, Any]]:
+    """The rows of a JSON, CSV or TSV file; a field is None where a row of CSV ends early, and those
+    beyond the header are under None.
+
+    Raises UnusableFileError if the file is damaged, or of another kind.
+    """
+    kind = kind_of(path)
+    pieces = decoded(path, size)
+    if kind == JSON:
+        for rows in _rows_of_json(pieces):
+            yield from rows
+    elif kind in (CSV, TSV):
+        begin = next(pieces)
+        lines = _with_ends(chain([begin], pieces))
+        reader = csv.DictReader(lines, **_options(begin, kind))
+        names = reader.fieldnames or []
+        if len({*names}) < len(names):
+            raise UnusableFileError(f"has two columns of one name: {', '.join(names)}")
+        try:
+            yield from reader
+        except csv.Error as error:
+            raise UnusableFileError(
+                f"has no {kind} in line {reader.line_num} ({error})"
+            ) from None
+    else:
+        raise UnusableFileError(f"is {kind}, and no CSV, TSV or JSON lines")
+
+
 def _of_csv(
     pieces: Iterator[str], kind: str, column: str, size: int
 ) -> Iterator[list[str]]:
     begin = next(pieces)
-    header, *_ = begin.split("\n", 1)
-    delimiter = "\t" if kind == TSV else delimiter_of(header)
-    is_quoted = delimiter != "\t" or has_quotes(begin)
-    reader = csv.reader(
-        _with_ends(chain([begin], pieces)),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
-        strict=True,
-    )
+    lines = _with_ends(chain([begin], pieces))
+    reader = csv.reader(lines, **_options(begin, kind))
     names = next(reader)
     kinds = dict.fromkeys(names, "text")
     index = names.index(_chosen(kinds, column, ("text",)))
@@ -251,6 +273,15 @@ def _of_csv(
             f"has no {kind} in line {reader.line_num} ({error})"
         ) from None
     yield documents
+
+
+def _options(begin: str, kind: str) -> dict[str, Any]:
+    """How to read a table that begins like this."""
+    header, *_ = begin.split("\n", 1)
+    delimiter = "\t" if kind == TSV else delimiter_of(header)
+    is_quoted = delimiter != "\t" or has_quotes(begin)
+    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    return {"delimiter": delimiter, "quoting": quoting, "strict": True}
 
 
 def _with_ends(pieces: Iterable[str]) -> Iterator[str]:

@@ -1,15 +1,17 @@
+import gzip
+import json
 import os
 
 import pytest
 
-from data.tasks.table import from_csv
+from data.tasks.table import from_table
 from data.tasks.task import CHARACTER, PAIR, Example
 from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
 
 def table(tmp_path, *rows):
-    return from_csv(written(tmp_path / "a.csv", "\n".join(rows)))
+    return from_table(written(tmp_path / "a.csv", "\n".join(rows)))
 
 
 def texts(part):
@@ -71,11 +73,54 @@ def test_characters_have_labels(tmp_path):
     assert (len(task.pool), len(task.test)) == (14, 6)
 
 
+ROWS = [(f"{'xy'[i % 2]} {i}", i % 2) for i in range(20)]
+
+
+def in_json(**others):
+    return "".join(
+        json.dumps({"text": text, "label": label} | others) + "\n"
+        for text, label in ROWS
+    )
+
+
+def separated_by(delimiter):
+    rows = [("text", "label"), *ROWS]
+    return "".join(f"{text}{delimiter}{label}\n" for text, label in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", separated_by("\t")),
+        ("a.csv", separated_by(";")),
+        ("a.jsonl", in_json()),
+        ("a.jsonl", in_json(id=3, meta={"n": 1})),
+        ("a.csv.gz", separated_by(",")),
+        ("a.jsonl.gz", in_json()),
+    ],
+)
+def test_tables_of_all_formats_are_the_same_task(tmp_path, name, content):
+    path = tmp_path / name
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    task = from_table(path)
+
+    assert task.pool == [Example((text,), str(label)) for text, label in ROWS[:14]]
+    assert len(task.test) == 6
+
+
+def test_a_text_may_be_of_any_length(tmp_path):
+    long = "a, " * 100_000
+    rows = rows_of_each_label(f'"{{label}}{{i}}{long}",{{label}}', 10)
+
+    assert len(table(tmp_path, "text,label", *rows).pool[0].texts[0]) > 300_000
+
+
 WRONG_FILES = {
     "No such file or directory": lambda file: None,
     "not a regular file": os.mkfifo,
     "cannot read .*not a regular file": lambda file: file.symlink_to("/dev/zero"),
-    "is not UTF-8: save it": lambda file: file.write_bytes(b"\xff"),
+    "is not UTF-8 text": lambda file: file.write_bytes(b"\xff"),
 }
 
 
@@ -83,7 +128,7 @@ WRONG_FILES = {
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, message):
     WRONG_FILES[message](tmp_path / "a.csv")
     with one_line(CorpusError, message):
-        from_csv(tmp_path / "a.csv")
+        from_table(tmp_path / "a.csv")
 
 
 SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
@@ -95,10 +140,11 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
     ("content", "message"),
     [
         ("text,kind\na,b\n", "it has text, kind"),
-        ("text,label,label\na,b,c\n", "it has text, label, label"),
+        ("text,label,label\na,b,c\n", "two columns of one name: text, label, label"),
         ("Text,Label\na,b\n", "it has Text, Label"),
-        ("text;label\na;b\n", "it has text;label"),
-        ("", "it has none"),
+        ("text label\na b\n", "it has text label"),
+        ("text,label\n", "it has no rows"),
+        ("", "is empty"),
         ("text,label\na,\n", "row 1 of .*: the column label is empty"),
         ("text,label\na\n", "row 1 of .*: the column label is empty"),
         ("text,label,split\na,b,dev\n", "split must be train or test"),

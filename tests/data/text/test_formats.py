@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from data.corpus import load_corpus
-from data.tasks.table import from_csv
+from data.tasks.table import from_table
 from data.text import sources
 from data.text.files import CorpusError
 from data.text.hub import folder_of_data_set
@@ -385,7 +385,7 @@ def test_long_fields_of_csv_are_read(tmp_path):
     writer = csv.writer(file)
     writer.writerow(["text", "label"])
     writer.writerows([row, row[0]] for row in rows)
-    task = from_csv(write(tmp_path / "task.csv", file.getvalue()))
+    task = from_table(write(tmp_path / "task.csv", file.getvalue()))
 
     assert {example.texts[0] for example in task.pool + task.test} == set(rows)
 
