@@ -1,23 +1,25 @@
 """Classifiers that need no pretraining: logistic regressions on characters, and the most frequent
 label."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix, hstack
+from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.preprocessing import OneHotEncoder
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from trained.examples import NO_LABEL, Units
+from data.tasks.task import PAIR
+from trained.examples import NO_LABEL, Units, folds_of
 
 NGRAM_LENGTHS = (1, 5)
 INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
-FOLDS = 4
 REACH = 4  # characters on each side of one
 OUTSIDE = "\0"  # of the text
 FEW_UNITS = 2_048  # above it, the products of all pairs cost more time than they save
@@ -35,7 +37,7 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
     def features(units: Units) -> csr_matrix:
         vectors = ngrams.transform(units.texts)
-        if len(units.texts) == len(units.labels):
+        if units.kind != PAIR:
             return vectors
         first = vectors[0::2]
         second = vectors[1::2]
@@ -45,7 +47,10 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
     known, tested = in_few_dimensions(features(labelled), features(test))
 
-    return _regression(known, tested, labelled.all_labels.numpy(), n_labels)
+    labels = labelled.all_labels.numpy()
+    fold = folds_of(labelled.labels, labelled.kind)
+
+    return _regression(known, tested, labels, fold, n_labels)
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -57,7 +62,10 @@ def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
     features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(contexts)
     tested = features.transform(_contexts(test.texts))
 
-    return _regression(features.transform(contexts), tested, labels[kept], n_labels)
+    known = features.transform(contexts)
+    fold = folds_of(labelled.labels, labelled.kind)[kept]
+
+    return _regression(known, tested, labels[kept], fold, n_labels)
 
 
 def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -96,19 +104,22 @@ def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]
 
 # several threads would wait for each other at each of many small products
 @threadpool_limits.wrap(limits=1)
-def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> Tensor:
-    """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
+def _regression(
+    labelled: Any, test: Any, labels: np.ndarray, fold: np.ndarray, n_labels: int
+) -> Tensor:
+    """Scores by a logistic regression; cross-validation over the folds of the labelled units chooses
+    the penalty."""
     scores = torch.full((test.shape[0], n_labels), NEVER, dtype=torch.float64)
     if len(set(labels)) < 2:
         scores[:, labels[0]] = 0.0
         return scores
 
     model = LogisticRegression(max_iter=1_000)
-    # Folds are not shuffled, so most units of a text are in one fold.
-    search = GridSearchCV(
-        model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0
-    )
-    search.fit(labelled, labels)
+    parts = PredefinedSplit(fold)
+    search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=parts, error_score=0.0)
+    # the other folds may have one label only
+    with warnings.catch_warnings(action="ignore", category=FitFailedWarning):
+        search.fit(labelled, labels)
     of_classes = torch.from_numpy(search.decision_function(test)).double()
     if of_classes.ndim == 1:  # two labels
         of_classes = torch.stack([-of_classes, of_classes], 1)

@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR
+from data.tasks.task import CHARACTER, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
-from trained.examples import NO_LABEL
+from trained.examples import FOLDS, NO_LABEL, folds_of
 from training.muon import CPU_HAS_BFLOAT16
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
@@ -30,7 +30,6 @@ EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
-FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_CHARACTERS = 262_144  # whose features a probe computes
 # that a probe is fitted on, and that its candidates are compared on
@@ -64,7 +63,6 @@ def probed(
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
     target = torch.cat(list(labels)).numpy()
-    example = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
     target = target[kept]
@@ -77,8 +75,7 @@ def probed(
     weight = np.zeros((classifier.output.out_features, features.shape[1]))
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
-        # both texts of a choice in one
-        fold = example[kept] // (2 if classifier.kind == CHOICE else 1) % FOLDS
+        fold = folds_of(labels, classifier.kind)[kept]
         candidates = product(columns_of(classifier), INVERSE_PENALTIES)
         if classifier.chosen:
             candidates = [classifier.chosen]

@@ -18,9 +18,10 @@ from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
-from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
+from trained.classification import UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.examples import (
+    FOLDS,
     NO_LABEL,
     Units,
     accuracies,

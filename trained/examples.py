@@ -4,14 +4,16 @@ right."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from data.tasks.task import CHARACTER, CHOICE, Example, Labels, Task
+from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Labels, Task
 from data.vocabulary import Vocabulary
 from trained.load import Trained
 
 NO_LABEL = -100
+FOLDS = 4  # of the labelled texts, for cross-validation
 # the labels of a choice: each of its texts is an example of its own
 CHOICE_LABELS = ["wrong", "right"]
 
@@ -22,11 +24,25 @@ class Units(NamedTuple):
     texts: list[str]  # two per pair, one after the other
     # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none
     labels: list[Tensor]
+    kind: str  # of the task
 
     @property
     def all_labels(self) -> Tensor:
         """`[n_units]`."""
         return torch.cat(self.labels)
+
+
+def folds_of(labels: Sequence[Tensor], kind: str) -> np.ndarray:
+    """The fold of each unit, `[n_units]`, for `labels` of examples in random order.
+
+    Each fold has an equal share of the texts or pairs of each label. The characters of a text stay
+    together, and so do both texts of a choice.
+    """
+    if kind in (TEXT, PAIR):
+        order = torch.cat(list(labels)).argsort(stable=True)
+        return (order.argsort() % FOLDS).numpy()
+    example = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
+    return example // (2 if kind == CHOICE else 1) % FOLDS
 
 
 def label_names(task: Task) -> list[str]:
@@ -52,7 +68,7 @@ def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units
             torch.tensor([number.get(name or "", NO_LABEL) for name in names])
         )
 
-    return Units(texts, labels)
+    return Units(texts, labels, task.kind)
 
 
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,5 @@
 import copy
+import warnings
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,11 +11,18 @@ from sklearn.linear_model import LogisticRegression
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from tests.data.masking.helpers import generator
 from trained import classification, comparison
-from trained.baselines import in_few_dimensions
+from trained.baselines import by_ngrams, in_few_dimensions
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.comparison import compare, interval, verdict
-from trained.examples import NO_LABEL, accuracies, token_ids, units
+from trained.examples import (
+    NO_LABEL,
+    Units,
+    accuracies,
+    folds_of,
+    token_ids,
+    units,
+)
 from trained.task_results import NGRAMS
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -341,3 +349,24 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
 
     assert dtypes == {dtype}
+
+
+@pytest.mark.parametrize("n_rare", [1, 2, 3, 7])
+def test_each_fold_has_its_share_of_a_rare_label(n_rare):
+    """A draw begins with all examples of a rare label."""
+    labels = [torch.tensor([1])] * n_rare + [torch.tensor([0])] * (64 - n_rare)
+    fold = folds_of(labels, TEXT)
+    in_folds = np.bincount(fold[:n_rare], minlength=4)
+
+    assert np.bincount(fold).tolist() == [16] * 4
+    assert in_folds.max() == -(-n_rare // 4)
+
+
+def test_a_rare_label_lets_no_fit_of_the_baseline_fail():
+    texts = [f"a rare text {i}" for i in range(7)] + [f"some {i}" for i in range(57)]
+    labels = [torch.tensor([int(i < 7)]) for i in range(64)]
+    part = Units(texts, labels, TEXT)
+    with warnings.catch_warnings(action="error"):
+        scores = by_ngrams(part, part, 2)
+
+    assert scores.argmax(1).tolist() == part.all_labels.tolist()
