@@ -14,10 +14,10 @@ python predict.py --serve RUN                  one answer per line of JSON, as t
 
 A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other
 data.tokens. Everything else comes out as it came in, also characters that the run does not know. A
-backslash before a blank makes it plain text: \_ is an underscore, \\_ a backslash and a blank. All
-other backslashes are plain, such as those of \n and \[; with --raw all are.
+backslash before a blank makes it plain text: \_ is an underscore, \\_ a backslash and a blank. A line
+of standard input is one text, in which \n is read as a line break, and \\n as \n. Both come out as they
+came in. All other backslashes are plain; with --raw all are.
 
-A line is one text. A text with line breaks is a TEXT of the command line, or a field of a table.
 --column fills the blanks of this field, or adds to each row: with a classifier the columns prediction
 and probability, with --score the columns score and score_per_character. All else in the rows stays. A
 table whose first line begins with { is JSON lines. Any other is CSV or TSV, and its first line names
@@ -118,11 +118,11 @@ def check(options: Namespace) -> None:
         raise ConfigError(
             "standard input is closed: name a TEXT, or pipe lines into the command"
         )
-    plain = ("blank", "raw", "unknown", "top")
+    of_blanks = ("blank", "unknown", "top")
     refused = {
-        "serve": ("texts", "json", "column", "score", *plain),
+        "serve": ("texts", "json", "column", "score", "raw", *of_blanks),
         "column": ("json", "top"),
-        "score": plain,
+        "score": of_blanks,
     }
     for option, others in refused.items():
         for other in others:
@@ -134,17 +134,18 @@ def check(options: Namespace) -> None:
 
 
 def predictions_of(options: Namespace) -> Fillings | Scores | Labels:
+    are_lines = not options.texts and not options.column
+    notation = Notation(options.blank, options.raw, are_lines)
     folder = Path(options.run)
     if is_classifier(folder):
-        for option in ("score", "blank", "raw", "unknown"):
+        for option in ("score", "blank", "unknown"):
             if getattr(options, option):
                 raise ConfigError(f"--{option} needs a run: {folder} is a classifier")
-        return Labels(load_classifier(folder), options.top, options.json)
+        return Labels(load_classifier(folder), options.top, options.json, notation)
 
     trained = load_trained(options.run, options.logs)
     if options.score:
-        return Scores(trained, options.json)
-    notation = Notation(options.blank, options.raw)
+        return Scores(trained, options.json, notation)
     return Fillings(trained, options.top, options.json, notation, options.unknown)
 
 

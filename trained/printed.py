@@ -105,9 +105,10 @@ class Scores:
 
     trained: Trained
     in_json: bool
+    notation: Notation
 
     def read(self, texts: Sequence[str]) -> str:
-        return texts[0]
+        return self.notation.read(texts[0])
 
     def show(self, items: Sequence[tuple[Item, str]]) -> Counter[str]:
         """Print items with the results of `read`; returns notes for the user, with counts."""
@@ -147,6 +148,7 @@ class Labels:
     saved: SavedClassifier
     top: int | None  # labels to print per text, or per piece if characters have labels
     in_json: bool
+    notation: Notation
 
     @property
     def n_texts(self) -> int:
@@ -161,11 +163,11 @@ class Labels:
 
     def read(self, texts: Sequence[str]) -> Sequence[str]:
         """The texts that have a label together: one, or two of a pair. Raises ValueError."""
-        if self.saved.kind != PAIR or len(texts) == 2:
-            return texts
-        if texts[0].count(SEPARATOR) != 1:
-            raise ValueError("a pair is two texts with a tab between them")
-        return texts[0].split(SEPARATOR)
+        if self.saved.kind == PAIR and len(texts) == 1:
+            texts = texts[0].split(SEPARATOR)
+            if len(texts) != 2:
+                raise ValueError("a pair is two texts with a tab between them")
+        return [self.notation.read(text) for text in texts]
 
     def show(self, items: Sequence[tuple[Item, Sequence[str]]]) -> Counter[str]:
         """Print items with the results of `read`; returns notes for the user, with counts."""

@@ -1,7 +1,8 @@
 r"""Texts with blanks. Everything else in them comes out as it came in.
 
 A blank is written `_` or `[MASK]`, or as the user chooses. A backslash before it makes it plain
-text: `\_` stands for `_`, and `\\_` for a backslash and a blank. All other backslashes are plain.
+text: `\_` stands for `_`, and `\\_` for a backslash and a blank. In a line, models read `\n` as a line
+break, and `\\n` as `\n`; both come out as they came in. All other backslashes are plain.
 """
 
 import re
@@ -19,7 +20,9 @@ from data.vocabulary import MASK, Vocabulary
 
 UNREADABLE = -1  # in place of the id of a text without one; models read [MASK]
 MOST_BLANKS = 10_000  # of a text; a pass of the model fills one blank of each window
+LINE_BREAK = re.compile(r"(\\?)\\n")
 CHARACTER = re.compile(".", re.DOTALL)
+CHARACTER_OF_LINE = re.compile(r"\\?\\n|.", re.DOTALL)
 WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -28,7 +31,18 @@ class Notation:
     """How a text writes its blanks."""
 
     blank: str | None = None  # None: `_` or `[MASK]`
-    raw: bool = False  # a backslash before a blank is plain text too
+    raw: bool = False  # all backslashes are plain text
+    in_lines: bool = False  # texts are lines
+
+    @property
+    def has_line_breaks(self) -> bool:
+        return self.in_lines and not self.raw
+
+    def read(self, text: str) -> str:
+        """The text that models read in place of plain text."""
+        if not self.has_line_breaks:
+            return text
+        return LINE_BREAK.sub(lambda match: r"\n" if match[1] else "\n", text)
 
     def symbols(self, text: str) -> Iterator[tuple[str, bool]]:
         """The parts of a text without escapes, and whether each one is a blank."""
@@ -56,7 +70,7 @@ def add_notation(parser: ArgumentParser) -> None:
     """Add the options of `Notation`."""
     blank = "how the text writes a blank (default: _ or [MASK])"
     parser.add_argument("--blank", metavar="STRING", type=_not_empty, help=blank)
-    raw = "read a backslash before a blank as plain text"
+    raw = "read all backslashes as plain text"
     parser.add_argument("--raw", action="store_true", help=raw)
 
 
@@ -139,7 +153,7 @@ def read_template(
     blanks. Raises ValueError for more than `most_blanks` blanks."""
     symbols = notation.symbols(text)
     if unknown and vocabulary.is_characters:
-        symbols = _with_unknown(symbols, set(vocabulary.characters))
+        symbols = _with_unknown(symbols, notation, set(vocabulary.characters))
     parts = []
     for is_blank, group in groupby(symbols, lambda symbol: symbol[1]):
         texts = [each for each, _ in group]
@@ -147,7 +161,8 @@ def read_template(
         if is_blank:
             parts.append(blanks_of(len(texts), vocabulary))
         elif plain:
-            parts.append(Part(plain, ids_of(plain, vocabulary), False))
+            ids = ids_of(notation.read(plain), vocabulary)
+            parts.append(Part(plain, ids, False))
 
     n_blanks = sum(len(part.ids) for part in parts if part.is_blank)
     if n_blanks > most_blanks:
@@ -158,14 +173,15 @@ def read_template(
 
 
 def _with_unknown(
-    symbols: Iterator[tuple[str, bool]], known: set[str]
+    symbols: Iterator[tuple[str, bool]], notation: Notation, known: set[str]
 ) -> Iterator[tuple[str, bool]]:
+    characters = CHARACTER_OF_LINE if notation.has_line_breaks else CHARACTER
     for text, is_blank in symbols:
         if is_blank:
             yield text, True
             continue
-        for character in text:
-            yield character, character not in known
+        for character in characters.findall(text):
+            yield character, not known.issuperset(notation.read(character))
 
 
 def ids_of(text: str, vocabulary: Vocabulary) -> Tensor:

@@ -94,7 +94,7 @@ def test_a_missing_run_is_named_alone(refusal):
         (["--serve", "--json"], "", "--serve"),
         (["_", "--serve"], "", "--serve"),
         (["_", "--blank", ""], "", "--blank"),
-        (["_", "--score", "--raw"], "", "--raw"),
+        (["_", "--score", "--blank", "?"], "", "--blank"),
         (["no.csv", "--column", "text"], "", "cannot read no.csv"),
         (["a.csv", "b.csv", "--column", "text"], "", "one FILE"),
     ],

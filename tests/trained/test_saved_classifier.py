@@ -111,15 +111,21 @@ def test_rows_of_a_table_have_a_label(folder, printed, piped):
 
 @of_texts
 def test_a_line_is_one_text(folder, printed, piped):
-    piped(rb"a dog\nline two")
-    (line,) = printed(predict.main, folder).splitlines()
-    (argument,) = printed(predict.main, folder, r"a dog\nline two").splitlines()
+    line = rb"a dog\nsat \\n"
+    piped(line)
+    (label,) = printed(predict.main, folder, "--json").splitlines()
 
-    assert line == argument
+    assert json.loads(label)["text"] == "a dog\nsat \\n"
+    assert printed(predict.main, folder, "--json", "a dog\nsat \\n") == label + "\n"
+
+    piped(line)
+    raw = json.loads(printed(predict.main, folder, "--json", "--raw"))
+
+    assert raw["text"] == line.decode()
 
 
 @of_texts
-@pytest.mark.parametrize("option", ["--score", "--raw"])
+@pytest.mark.parametrize("option", ["--score", "--unknown"])
 def test_options_of_runs_are_refused(folder, refusal, option):
     assert option in refusal(predict.main, folder, "a", option)
 

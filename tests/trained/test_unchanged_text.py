@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.trained.conftest import of_all_tokens
 from trained.piped import Line
 from trained.rows import Table
 from trained.score import scores_of
+from trained.template import Notation, read_template
 
 APACHE = (
     '127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a_b.gif HTTP/1.0" 200 2326'
@@ -57,6 +59,38 @@ def test_a_prompt_never_changes(trained, printed):
 
     assert output.startswith(APACHE)
     assert output.endswith(SMILES + CHINESE + "\n")
+
+
+@of_all_tokens
+def test_models_read_line_breaks_in_lines(trained):
+    def ids_of(text, **notation):
+        template = read_template(text, trained.vocabulary, Notation(**notation))
+        assert template.filled(template.ids)[0] == text
+        return template.ids.tolist()
+
+    line = r"the cat sat\na dog ran\\n"
+
+    assert ids_of(line, in_lines=True) == ids_of("the cat sat\na dog ran\\n")
+    assert ids_of(line, in_lines=True, raw=True) == ids_of(line)
+
+
+def test_a_line_break_in_a_line_is_no_unknown_character(plain, printed, piped):
+    """As a backslash is."""
+    piped(rb"the c_t\na dog \\n \\")
+    output = printed(predict.main, plain.run.path, "--unknown")
+
+    assert re.fullmatch(r"the c.t\\na dog . ..", output)
+
+
+def test_scores_read_line_breaks_in_lines(plain, printed, piped):
+    words = [plain.run.path, "--score"]
+    expected = [printed(predict.main, *words, text) for text in ("a\nd", r"a\nd")]
+    actual = []
+    for more in ([], ["--raw"]):
+        piped(rb"a\nd")
+        actual.append(printed(predict.main, *words, *more))
+
+    assert actual == expected
 
 
 def test_unknown_characters_are_told(plain, printed, capsys):
