@@ -28,6 +28,7 @@ from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
 from runs.terminal import printable
 from trained.load import load_trained
+from trained.piped import write_as_read
 from trained.saved_classifier import check_new
 from trained.template import Notation, Template, add_notation
 from writing.animation import Recording
@@ -103,6 +104,7 @@ def generate(options: Namespace) -> None:
         options.remask,
     )
     n_steps = options.steps or len(ids)
+    write_as_read()
     for i in range(options.n):
         if i:
             print(SEPARATOR, flush=True)

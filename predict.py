@@ -40,11 +40,13 @@ from configs.keys import ConfigError
 from data.text.files import opened
 from trained.answers import answers
 from trained.load import load_trained
-from trained.piped import Item, lines, named, read_until_error
+from trained.piped import Item, Line, lines, named, read_until_error, write_as_read
 from trained.printed import Fillings, Labels, Scores
 from trained.rows import Table
 from trained.saved_classifier import is_classifier, load_classifier
 from trained.template import Notation, add_notation
+
+JSON_AS_TEXT = "text(s) of JSON are read as plain text: --column NAME reads a field"
 
 
 def main(arguments: list[str]) -> int:
@@ -83,6 +85,7 @@ def answer(options: Namespace) -> int:
         return 0
 
     predictions = predictions_of(options)
+    write_as_read()
     if options.column:
         return answer_table(options, predictions)
     if options.texts:
@@ -158,6 +161,8 @@ def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:
         for items in batches:
             readable, problem = read_until_error(items, predictions.read)
             notes += predictions.show(readable)
+            n_json = sum(isinstance(item, Line) and item.is_json for item in items)
+            notes += Counter({JSON_AS_TEXT: n_json})
             sys.stdout.flush()
             if problem:
                 break

@@ -1,9 +1,11 @@
-"""Reads texts line by line, as they arrive, up to the first one that cannot be read."""
+"""Reads texts line by line, as they arrive, up to the first one that cannot be read, and writes them."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from configs.keys import ConfigError
+from data.text.files import BEGINS, JSON
 
 T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
@@ -44,6 +46,10 @@ class Line(NamedTuple):
     @property
     def never(self) -> str:
         return "\n"
+
+    @property
+    def is_json(self) -> bool:
+        return bool(BEGINS[JSON].match(self.content.decode(errors="replace")))
 
     def texts(self) -> list[str]:
         return [self.content.decode()]
@@ -93,6 +99,15 @@ def lines(source: BinaryIO) -> Iterator[list[Line]]:
             raise ConfigError(
                 f"line {n_lines + 1} is longer than {LONGEST_LINE:,} bytes"
             )
+
+
+def write_as_read() -> None:
+    """Write texts in UTF-8, with their own line ends, as they are read. A terminal has its own
+    encoding."""
+    if not sys.stdout.isatty():
+        sys.stdout.reconfigure(  # type: ignore[union-attr]
+            encoding="utf-8", errors="backslashreplace", newline=""
+        )
 
 
 def read_until_error(

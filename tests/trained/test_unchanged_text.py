@@ -1,8 +1,10 @@
 """predict.py and generate.py change the blanks of a text alone."""
 
 import gzip
+import io
 import json
 import re
+import sys
 
 import pytest
 import torch
@@ -59,6 +61,26 @@ def test_a_prompt_never_changes(trained, printed):
 
     assert output.startswith(APACHE)
     assert output.endswith(SMILES + CHINESE + "\n")
+
+
+def test_the_output_is_in_utf8_as_the_input(plain, piped, monkeypatch):
+    text = CHINESE + LINES
+    prompt = ["--prompt", text, "--length", str(len(text) + 1)]
+    for main, words in ((predict.main, []), (generate.main, prompt)):
+        piped(text.encode())
+        output = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, "latin-1"))
+
+        assert main([str(plain.run.path), *words]) == 0
+
+        sys.stdout.flush()
+        assert output.getvalue().startswith(text.encode())
+
+
+def test_lines_of_json_as_text_are_told(plain, piped, capsys):
+    piped(b'{"text": "the c_t"}\n{"text": "a"}\n')
+    assert predict.main([str(plain.run.path)]) == 0
+    assert "2 text(s) of JSON" in capsys.readouterr().err
 
 
 @of_all_tokens
