@@ -6,11 +6,10 @@ from pathlib import Path
 
 import data.corpus
 from data.corpus import Corpus
-from data.text.sources import Block, CorpusError, blocks_of, is_unicode
+from data.text.files import CorpusError, in_batches
+from data.text.sources import BLOCK, Block, blocks_of, is_unicode
 from data.text.stored import StoredText, short_hash
 from data.users_text import StoredCorpus
-
-AT_ONCE = 1_000_000  # characters
 
 
 def stored_documents(
@@ -22,21 +21,17 @@ def stored_documents(
     """
 
     def read(number: int) -> Iterator[Block]:
-        return blocks_of(batches(name, documents))
+        return blocks_of(in_batches(checked(name, documents), BLOCK))
 
     folder = data.corpus.CACHE / "texts" / short_hash(str(Path(name).absolute()))
-    key = (
-        uuid.uuid4().hex
-    )  # nothing tells whether the function yields the same as before
+    # nothing tells whether the function yields the same as before
+    key = uuid.uuid4().hex
     what = f"the documents of {name}"
     stored = StoredText.read(read, ["."], True, folder, key, what, announce)
     return StoredCorpus(name, *stored.samples, stored=stored)
 
 
-def batches(name: str, documents: Iterable[str]) -> Iterator[list[str]]:
-    """Documents with AT_ONCE characters or more, except for the last ones."""
-    batch = []
-    n_chars = 0
+def checked(name: str, documents: Iterable[str]) -> Iterator[str]:
     for number, document in enumerate(documents, start=1):
         if not isinstance(document, str):
             kind = type(document).__name__
@@ -45,11 +40,4 @@ def batches(name: str, documents: Iterable[str]) -> Iterator[list[str]]:
             raise CorpusError(
                 f"{name}: document {number} has a lone surrogate: remove it"
             )
-        batch.append(document)
-        n_chars += len(document)
-        if n_chars >= AT_ONCE:
-            yield batch
-            batch = []
-            n_chars = 0
-
-    yield batch
+        yield document

@@ -4,14 +4,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from os.path import abspath, expanduser
 from pathlib import Path
 
 from data.parts import Corpus
-from data.text.files import BYTE_ORDER_MARK, not_text
+from data.text.files import CorpusError, is_compressed
 from data.text.hub import HUB, folder_of_data_set
-from data.text.sources import CorpusError, Reading, is_unicode
-from data.text.stored import StoredText, path_of_large_text
-from runs.reading import read_bytes
+from data.text.sources import (
+    Listing,
+    Reading,
+    is_unicode,
+    list_sources,
+    read_blocks,
+)
+from data.text.stored import StoredText
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +42,10 @@ class StoredCorpus(Corpus):
     def sha256(self) -> str:
         return self.stored.sha256
 
+    @property
+    def contents(self) -> str:
+        return self.stored.contents if self.has_documents else ""
+
 
 def load_users_text(
     name: str,
@@ -45,52 +55,35 @@ def load_users_text(
     cache: Path,
     announce: Callable[[str], None],
 ) -> Corpus:
-    """The text of a file or a folder, and of another one for validation if that has a name. They
-    are stored in `cache` if they have more than `in_memory` bytes. Raises CorpusError."""
+    """The text of a file or a folder, and of another one for validation if that has a name.
 
-    def large_text(name: str) -> Path | None:
-        if name.startswith(HUB):
-            return folder_of_data_set(name, cache, announce)
-        return path_of_large_text(name, 0 if validation_name else in_memory, reading)
+    It is stored in `cache`, unless it is one text in a plain file of at most `in_memory` bytes.
+    Raises CorpusError."""
 
-    large = large_text(name)
-    text = _read_text(name, "data.corpus") if large is None else ""
-    path = name
-    if not name.startswith(HUB):
-        path = str(Path(name).expanduser().resolve())
+    def listed(key: str, name: str) -> Listing:
+        try:
+            if name.startswith(HUB):
+                return list_sources(folder_of_data_set(name, cache, announce), reading)
+            if not name:
+                raise CorpusError("cannot read a text without a name")
+            return list_sources(Path(abspath(expanduser(name))), reading)
+        except CorpusError as error:
+            raise CorpusError(f"{key}: {error}") from error
+
+    listing = listed("data.corpus", name)
+    validation = listed("data.validation", validation_name) if validation_name else None
+    path = name if name.startswith(HUB) else str(listing.path)
     # config files, plots and metrics could not hold it
     if not is_unicode(path):
-        raise CorpusError(
-            f"data.corpus: the name {path!r} is not UTF-8: rename the file"
-        )
-    if large is None:
-        return Corpus.from_text(path, text)
+        raise CorpusError(f"data.corpus: {path!r} is not UTF-8: rename the file")
+    if (
+        validation is None
+        and listing.is_one_text(reading)
+        and not is_compressed(listing.path)
+        and listing.n_bytes <= in_memory
+    ):
+        blocks = read_blocks(listing.sources[0], reading)
+        return Corpus.from_text(path, "".join(block.text for block in blocks))
 
-    validation = None
-    if validation_name:
-        validation = large_text(validation_name)
-        if validation is None:
-            _read_text(validation_name, "data.validation")
-    stored = StoredText.open(large, reading, cache, announce, validation)
+    stored = StoredText.open(listing, reading, cache, announce, validation)
     return StoredCorpus(path, *stored.samples, stored=stored)
-
-
-def _read_text(name: str, source: str) -> str:
-    """The text of a regular UTF-8 file with its line ends as they are. `source` is the key that
-    names it."""
-    try:
-        content = read_bytes(Path(name).expanduser())
-        text = content.decode().removeprefix(BYTE_ORDER_MARK)
-        if not text:
-            raise OSError("it is empty")
-        if "\0" in text:
-            raise OSError("it is a binary file: it has zero bytes")
-        return text
-    except UnicodeDecodeError as error:
-        reason = not_text(error.object[:8], error.start)
-        raise CorpusError(f"{source}: {name!r} {reason}") from error
-    # unreadable; an unknown ~user; a name that no file can have
-    except (OSError, RuntimeError, ValueError) as error:
-        raise CorpusError(
-            f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})"
-        ) from error

@@ -1,10 +1,10 @@
-"""Files as they are on the disk: what their names and first bytes say, and their text as decoded pieces."""
+"""Files as they are on the disk: what their names and first bytes say, and their text in pieces."""
 
 import codecs
 import csv
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,7 @@ def pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise CorpusError(
-            f"data.corpus: {str(path)!r} needs pyarrow:"
-            " pip install -r requirements-text.txt"
+            f"{str(path)!r} needs pyarrow: pip install -r requirements-text.txt"
         ) from error
     return pyarrow
 
@@ -100,28 +99,28 @@ def decoded(path: Path, size: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     begin = b""
     offset = 0
+    is_last = False
     with opened(path) as file:
-        while content := file.read(size):
+        while not is_last:
+            content = file.read(size)
+            is_last = not content
             begin = begin or content[:8]
             # the first bytes of a character that goes on in `content`
             n_pending = len(decoder.getstate()[0])
+            is_binary = b"\0" in content
             try:
-                piece = decoder.decode(content)
+                piece = decoder.decode(content, is_last)
             except UnicodeDecodeError as error:
-                is_binary = b"\0" in content
                 place = offset - n_pending + error.start
                 raise not_text(begin, place, is_binary) from error
-            if "\0" in piece:
-                raise not_text(begin, offset, is_binary=True)
-            yield piece if offset else piece.removeprefix(BYTE_ORDER_MARK)
+            if is_binary:
+                raise not_text(begin, offset, is_binary)
+            if piece:
+                yield piece if offset else piece.removeprefix(BYTE_ORDER_MARK)
             offset += len(content)
 
-    n_pending = len(decoder.getstate()[0])
-    if n_pending:
-        raise not_text(begin, offset - n_pending)
 
-
-def not_text(begin: bytes, offset: int, is_binary: bool = False) -> UnusableFileError:
+def not_text(begin: bytes, offset: int, is_binary: bool) -> UnusableFileError:
     """The error for a file that begins with the bytes `begin` and is not UTF-8 at `offset`."""
     for first, kind in COMPRESSED.items():
         if begin.startswith(first):
@@ -168,6 +167,31 @@ def _begins_as_csv(sample: str) -> bool:
         and {len(row) for row in rows} == {len(names)}
         and all(map(NAME_OF_FIELD.fullmatch, names))
     )
+
+
+def parts_of(
+    pieces: Iterable[str], split: Callable[[str], list[str]]
+) -> Iterator[list[str]]:
+    """The parts into which `split` cuts a text in pieces, many at once."""
+    rest = ""
+    for piece in pieces:
+        *parts, rest = split(rest + piece)
+        yield parts
+    yield [rest.rstrip("\n")]
+
+
+def in_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Texts in lists of `size` characters or more, except for the last one."""
+    batch = []
+    n_chars = 0
+    for text in texts:
+        batch.append(text)
+        n_chars += len(text)
+        if n_chars >= size:
+            yield batch
+            batch = []
+            n_chars = 0
+    yield batch
 
 
 def delimiter_of(header: str) -> str:

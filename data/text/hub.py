@@ -24,18 +24,14 @@ def folder_of_data_set(name: str, cache: Path, announce: Callable[[str], None]) 
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise CorpusError(
-            f"data.corpus: {name!r} needs datasets: pip install datasets"
-        ) from error
+        raise CorpusError(f"{name!r} needs datasets: pip install datasets") from error
 
     announce(f"loading {name} by datasets")
     path, config, split, *_ = [*name.removeprefix(HUB).split(":"), "", ""]
     try:
         data_set = load_dataset(path, config or None, split=split or "train")
     except Exception as error:  # of many packages
-        raise CorpusError(
-            f"data.corpus: cannot load {name!r} ({first_line(error)})"
-        ) from error
+        raise CorpusError(f"cannot load {name!r} ({first_line(error)})") from error
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, file in enumerate(data_set.cache_files):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data.text.files import UnusableFileError
 from data.text.growing import growing_files, progress_in
 from data.text.parallel import parallel_map
 from data.text.sources import Block
@@ -32,7 +33,6 @@ PIECE = np.dtype(
         ("hash", np.uint64),  # of the document, in its last piece
     ]
 )
-VERSION = 1  # of these files; a new version reads texts again
 
 Read = Callable[[int], Iterator[Block]]  # the blocks of a source, by its number
 
@@ -62,6 +62,7 @@ class NormalForm:
     folder: Path
     counts: Counter[str]  # how often each character occurs
     sha256: list[str]  # of each source that is one text
+    left_out: dict[str, str]  # the numbers of sources that cannot be used, and why
 
     @classmethod
     def of_finished(cls, folder: Path, key: str, n_sources: int) -> "NormalForm | None":
@@ -69,7 +70,8 @@ class NormalForm:
         state = progress_in(folder, key).get("state", {})
         if state.get("source") != n_sources:
             return None
-        return cls(folder, Counter(state["counts"]), state["sha256"])
+        counts = Counter(state["counts"])
+        return cls(folder, counts, state["sha256"], state["left_out"])
 
     @cached_property
     def pieces(self) -> np.ndarray:
@@ -84,7 +86,7 @@ class NormalForm:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # another process maps the file again
-        return NormalForm, (self.folder, self.counts, self.sha256)
+        return NormalForm, (self.folder, self.counts, self.sha256, self.left_out)
 
 
 def normalize(
@@ -102,13 +104,13 @@ def normalize(
     the number of bytes that have been written since its last call. Raises CorpusError or OSError.
     """
     with growing_files(folder, (TEXT, PIECES), key) as output:
-        state = output.state or {"source": 0, "block": 0, "counts": {}, "sha256": []}
-        counts = Counter(state["counts"])
-        finished = state["sha256"]
+        state = output.state or {"source": 0, "block": 0, "sha256": [], "left_out": {}}
+        counts = Counter(state.get("counts", {}))
         long = LongDocument()
         is_whole = True  # whether the text that is written ends with a document
         n_bytes_done(output.files[TEXT].tell())
-        blocks = items(read, n_sources, state, has_documents)
+        blocks = items(read, n_sources, state.copy(), has_documents)
+        state["counts"] = counts
         for item, content, pieces, of_block in parallel_map(normalized, blocks):
             counts.update(of_block)
             long.add(item.continues, content, pieces)
@@ -118,24 +120,28 @@ def normalize(
             if len(pieces):
                 is_whole = bool(pieces["is_end"][-1])
             if is_whole and not has_documents:
-                finished.append(long.sha256)
+                state["sha256"].append(long.sha256)
             if is_whole and output.is_time_to_note():
-                output.note(noted(item.source, item.number + 1, counts, finished))
-        output.note(noted(n_sources, 0, counts, finished))
-
-    normal = NormalForm.of_finished(folder, key, n_sources)
-    assert normal is not None
-    return normal
+                output.note(state | {"source": item.source, "block": item.number + 1})
+        output.note(state | {"source": n_sources, "block": 0})
+    return NormalForm(folder, counts, state["sha256"], state["left_out"])
 
 
 def items(
     read: Read, n_sources: int, state: dict[str, Any], has_documents: bool
 ) -> Iterator[Item]:
-    """The blocks that are not written yet."""
+    """The blocks that are not written yet. Adds sources that cannot be used to `left_out`."""
+
+    def usable(source: int) -> Iterator[Block]:
+        try:
+            yield from read(source)
+        except UnusableFileError as error:
+            state["left_out"][str(source)] = str(error)
+
     n_done = state["block"]
     for source in range(state["source"], n_sources):
         continues = not has_documents
-        for number, block in enumerate(islice(read(source), n_done, None), n_done):
+        for number, block in enumerate(islice(usable(source), n_done, None), n_done):
             yield Item(source, number, continues, block)
             if block.text:
                 continues = block.ends[-1:] != [len(block.text)]
@@ -195,10 +201,3 @@ class LongDocument:
                 self.digest = sha256()
         if len(pieces) > continues and not pieces["is_end"][-1]:
             self.digest.update(content[-int(pieces["n_bytes"][-1]) :])
-
-
-def noted(
-    source: int, block: int, counts: Counter[str], sha256: list[str]
-) -> dict[str, Any]:
-    """The state of a reading that goes on with a block of a source."""
-    return {"source": source, "block": block, "counts": counts, "sha256": sha256}

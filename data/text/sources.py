@@ -10,9 +10,9 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ from data.text.files import (
     CorpusError,
     UnusableFileError,
     decoded,
-    is_compressed,
     kind_of,
+    parts_of,
 )
 from data.text.tables import TABLES, UnknownFieldError, documents_of
 from runs.reading import read_bytes
@@ -58,6 +58,7 @@ class Source:
     size: int  # bytes
     modified: int  # nanoseconds
     kind: str  # of `data.text.files`
+    is_in_folder: bool  # and left out if it is no text
 
     def check_unchanged(self) -> None:
         """Raise CorpusError if the file has changed since the text was listed."""
@@ -66,16 +67,26 @@ class Source:
             if (now.st_size, now.st_mtime_ns) == (self.size, self.modified):
                 return
         raise CorpusError(
-            f"data.corpus: {str(self.path)!r} has changed while it was read:"
-            " wait until it is whole"
+            f"{str(self.path)!r} has changed while it was read: wait until it is whole"
         )
 
 
 class Listing(NamedTuple):
     """The files of a text, in order."""
 
+    path: Path  # of the text
     sources: list[Source]
     left_out: dict[Path, str]  # the other files of a folder, and why they are left out
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(source.size for source in self.sources)
+
+    def is_one_text(self, reading: Reading) -> bool:
+        """Whether it is a file without documents."""
+        (first, *_) = self.sources
+        is_plain = first.kind == TEXT and not first.is_in_folder
+        return is_plain and reading.documents in ("auto", "files")
 
 
 class Block(NamedTuple):
@@ -83,18 +94,6 @@ class Block(NamedTuple):
 
     text: str
     ends: list[int]  # the offsets in `text` at which documents end
-
-
-def is_plain(path: Path) -> bool:
-    """Whether the name of a file says that its bytes are the text."""
-    return not is_compressed(path) and path.suffix.lower() != ".parquet"
-
-
-def is_one_text(path: Path, reading: Reading) -> bool:
-    """Whether a file is one text, which has no documents. Raises CorpusError or OSError."""
-    if reading.documents not in ("auto", "files"):
-        return False
-    return list_sources(path, reading).sources[0].kind == TEXT
 
 
 def list_sources(path: Path, reading: Reading) -> Listing:
@@ -112,10 +111,10 @@ def list_sources(path: Path, reading: Reading) -> Listing:
     n_bytes_lacking = 0
     for file in _files(path, ()):
         try:
-            sources.append(_source(file, reading))
+            sources.append(_source(file, reading, file != path))
         except UnusableFileError as error:
             if file == path:
-                raise CorpusError(f"data.corpus: {str(file)!r} {error}") from error
+                raise CorpusError(f"{str(file)!r} {error}") from error
             left_out[file] = str(error)
             if isinstance(error, UnknownFieldError):
                 lacking.append(file)
@@ -130,21 +129,21 @@ def list_sources(path: Path, reading: Reading) -> Listing:
             sources.remove(source)
             left_out[source.path] = "is beside tables"
 
-    n_bytes = sum(source.size for source in sources)
-    if lacking and not tables and (reading.column or n_bytes_lacking > n_bytes):
+    listing = Listing(path, sources, left_out)
+    if lacking and not tables and (reading.column or n_bytes_lacking > listing.n_bytes):
         file = lacking[0]
-        raise CorpusError(f"data.corpus: {str(file)!r} {left_out[file]}")
+        raise CorpusError(f"{str(file)!r} {left_out[file]}")
     if not sources:
         file, reason = next(iter(left_out.items()), (path, "has no files"))
-        raise CorpusError(
-            f"data.corpus: no text in {str(path)!r}: {file.name!r} {reason}"
-        )
-    return Listing(sources, left_out)
+        raise CorpusError(f"no text in {str(path)!r}: {file.name!r} {reason}")
+    return listing
 
 
-def _source(path: Path, reading: Reading) -> Source:
+def _source(path: Path, reading: Reading, is_in_folder: bool) -> Source:
     """Raises UnusableFileError or CorpusError."""
     with _naming(path):
+        if is_in_folder and not path.exists():
+            raise UnusableFileError("is a link to nothing")
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise UnusableFileError("is not a regular file")
@@ -159,7 +158,7 @@ def _source(path: Path, reading: Reading) -> Source:
             )
         if kind in TABLES:  # the field exists
             next(documents_of(path, kind, reading.column, SAMPLE), None)
-        return Source(path, status.st_size, status.st_mtime_ns, kind)
+        return Source(path, status.st_size, status.st_mtime_ns, kind, is_in_folder)
 
 
 @contextlib.contextmanager
@@ -171,9 +170,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # each decompressor has errors of its own
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise CorpusError(
-            f"data.corpus: cannot read {str(path)!r} ({reason})"
-        ) from error
+        raise CorpusError(f"cannot read {str(path)!r} ({reason})") from error
 
 
 def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
@@ -187,8 +184,7 @@ def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     folder = (status.st_dev, status.st_ino)
     if folder in parents:
         raise CorpusError(
-            f"data.corpus: the link {str(path)!r} leads back to a folder above it:"
-            " remove it"
+            f"the link {str(path)!r} leads back to a folder above it: remove it"
         )
     if "state.json" in names:
         names = _names_of_data_set(path / "state.json") or names
@@ -208,12 +204,19 @@ def _names_of_data_set(state: Path) -> list[str]:
 
 def read_blocks(source: Source, reading: Reading) -> Iterator[Block]:
     """The documents of a file. Those with whitespace only are left out, and long ones go on in the
-    next block. Raises CorpusError if the file cannot be read, or if it changes in the meantime."""
+    next block.
+
+    Raises UnusableFileError before the first one if the file is to be left out, and CorpusError if
+    it cannot be read, or if it changes in the meantime."""
+    if source.kind == TEXT and source.is_in_folder:
+        with _naming(source.path):
+            for _ in decoded(source.path, BLOCK):
+                pass
     try:
         with _naming(source.path):
             yield from _blocks(source, reading)
     except UnusableFileError as error:
-        raise CorpusError(f"data.corpus: {str(source.path)!r} {error}") from error
+        raise CorpusError(f"{str(source.path)!r} {error}") from error
     source.check_unchanged()
 
 
@@ -225,12 +228,15 @@ def _blocks(source: Source, reading: Reading) -> Iterator[Block]:
     split = SPLITS.get(reading.documents)
     if is_text:
         pieces = decoded(source.path, BLOCK)
-        return blocks_of(_parts(pieces, split)) if split else _document(pieces)
+        return blocks_of(parts_of(pieces, split)) if split else _document(pieces)
 
     rows = documents_of(source.path, source.kind, reading.column, BLOCK)
     if reading.documents == "files":
         return _document("\n".join(some) + "\n" for some in rows if some)
-    return blocks_of(_parts_of_rows(rows, split) if split else rows)
+    if split:
+        texts = chain.from_iterable(rows)
+        return blocks_of(chain.from_iterable(parts_of([text], split) for text in texts))
+    return blocks_of(rows)
 
 
 def _lines(text: str) -> list[str]:
@@ -242,25 +248,6 @@ def _paragraphs(text: str) -> list[str]:
 
 
 SPLITS = {"lines": _lines, "paragraphs": _paragraphs}
-
-
-def _parts(
-    pieces: Iterable[str], split: Callable[[str], list[str]]
-) -> Iterator[list[str]]:
-    """The lines or paragraphs of a text in pieces, many at once."""
-    rest = ""
-    for piece in pieces:
-        *parts, rest = split(rest + piece)
-        yield parts
-    yield [rest.rstrip("\n")]
-
-
-def _parts_of_rows(
-    rows: Iterable[list[str]], split: Callable[[str], list[str]]
-) -> Iterator[list[str]]:
-    for some in rows:
-        for text in some:
-            yield from _parts([text], split)
 
 
 def blocks_of(batches: Iterable[list[str]]) -> Iterator[Block]:

@@ -5,8 +5,8 @@ import hashlib
 import json
 import mmap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,46 +17,16 @@ from tqdm import tqdm
 
 from data.text.conversion import DONE, PARTS, convert
 from data.text.normal_form import NormalForm, Read, normalize
-from data.text.sources import (
-    CorpusError,
-    Reading,
-    Source,
-    is_one_text,
-    is_plain,
-    list_sources,
-    read_blocks,
-)
+from data.text.sources import CorpusError, Listing, Reading, Source, read_blocks
 from data.text.split import TRAINING, VALIDATION, Split, split
 from data.vocabulary import SEP, Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes
 
-SAMPLE = (
-    4_000_000  # characters of each part: the sample for strategies, BPE and counting
-)
+# characters of each part: the sample for strategies, BPE and counting
+SAMPLE = 4_000_000
 PIECE = 4_000  # characters of the sample that follow each other in the text
-VERSION = 5  # of all of this; a new version reads and converts again
-
-
-def path_of_large_text(name: str, in_memory: int, reading: Reading) -> Path | None:
-    """The path of a text that stays on the disk: a folder, or a file that is compressed, has
-    documents, or is above `in_memory` bytes. None for any other name.
-
-    Raises CorpusError if a file is empty or no text."""
-    try:
-        path = Path(name).expanduser()
-        is_large = path.is_file() and (
-            path.stat().st_size > in_memory
-            or not is_plain(path)
-            or not is_one_text(path, reading)
-        )
-        return path.resolve() if is_large or (name and path.is_dir()) else None
-    except (
-        OSError,
-        RuntimeError,
-        UnicodeError,
-    ):  # such a name fails again where the text is read
-        return None
+VERSION = 6  # of all of this; a new version reads and converts again
 
 
 class StoredIds:
@@ -125,38 +95,40 @@ class StoredText:
     @classmethod
     def open(
         cls,
-        path: Path,
+        listing: Listing,
         reading: Reading,
         cache: Path,
         announce: Callable[[str], None],
-        validation: Path | None = None,
+        validation: Listing | None = None,
     ) -> "StoredText":
         """Read the files of a text, and of one for its validation. Raises CorpusError."""
-        listing = list_sources(path, reading)
+        path = listing.path
         sources = sorted(listing.sources, key=lambda source: folder_of(source, path))
         folders: list[str | None] = [folder_of(source, path) for source in sources]
-        paths = [path]
+        has_documents = not listing.is_one_text(reading)
+        n_bytes = listing.n_bytes
+        validation_path = None
         if validation:
-            more = list_sources(validation, reading).sources
-            sources += more
-            folders += [None] * len(more)
-            paths.append(validation)
+            validation_path = validation.path
+            sources += validation.sources
+            folders += [None] * len(validation.sources)
+            has_documents = has_documents or not validation.is_one_text(reading)
+            n_bytes += validation.n_bytes
 
-        # one text is a file
-        has_documents = not all(
-            path.is_file() and is_one_text(path, reading) for path in paths
-        )
-        n_bytes = sum(source.size for source in sources)
-        return cls.read(
+        files = "1 file" if len(sources) == 1 else f"{len(sources):,} files"
+        text = cls.read(
             lambda number: read_blocks(sources[number], reading),
             folders,
             has_documents,
-            cls.cache_of(path, reading, validation, cache),
+            cls.cache_of(path, reading, validation_path, cache),
             short_hash(json.dumps([VERSION, *map(vars, sources)], default=str)),
-            f"{len(sources):,} files ({n_bytes / 1e6:,.1f} MB)",
+            f"{files} ({n_bytes / 1e6:,.1f} MB)",
             announce,
-            listing.left_out,
         )
+        left_out = dict(listing.left_out)
+        for number, reason in text.normal.left_out.items():
+            left_out[sources[int(number)].path] = reason
+        return replace(text, left_out=left_out)
 
     @staticmethod
     def cache_of(
@@ -175,30 +147,23 @@ class StoredText:
         key: str,
         name: str,
         announce: Callable[[str], None],
-        left_out: Mapping[Path, str] = {},
     ) -> "StoredText":
         """The text of sources, from the cache if they have been read with the same `key`. Raises
         CorpusError."""
         folder = cache / "normal"
         n = len(folder_of_source)
-
-        def normal_form() -> NormalForm:
-            announce(f"reading {name}")
-            with shown("reading") as bar:
-                return normalize(read, n, folder, key, has_documents, bar.update)
-
-        try:
-            with locked(cache / "lock", announce):
-                normal = NormalForm.of_finished(folder, key, n) or normal_form()
-                if not normal.counts:
-                    raise CorpusError(f"data.corpus: {name} have no text")
-                # they stay as they are if another process reads a changed text
-                _ = normal.text, normal.pieces
-        except OSError as error:
-            raise CorpusError(
-                f"data.corpus: cannot prepare the text in {str(cache)!r} ({error.strerror or error})"
-            ) from error
-        return cls(normal, folder_of_source, has_documents, cache, announce, left_out)
+        with locked_cache(cache, announce):
+            normal = NormalForm.of_finished(folder, key, n)
+            if normal is None:
+                announce(f"reading {name}")
+                with shown("reading") as bar:
+                    normal = normalize(read, n, folder, key, has_documents, bar.update)
+            if not normal.counts:
+                reasons = "".join(f": one {each}" for each in normal.left_out.values())
+                raise CorpusError(f"data.corpus: no text in {name}{reasons}")
+            # they stay as they are if another process reads a changed text
+            _ = normal.text, normal.pieces
+        return cls(normal, folder_of_source, has_documents, cache, announce)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # without what is computed from them
@@ -225,6 +190,16 @@ class StoredText:
         return self.split.n_chars_of(TRAINING)
 
     @property
+    def contents(self) -> str:
+        """The size of both parts, in words."""
+        parts = []
+        for name, part in PARTS.items():
+            n = int((self.split.is_end & (self.split.part == part)).sum())
+            n_chars = self.split.n_chars_of(part)
+            parts.append(f"{n:,} documents ({n_chars:,} characters) for {name}")
+        return " and ".join(parts)
+
+    @property
     def counts(self) -> Counter[str]:
         """How often each character occurs in the whole text."""
         counts = self.normal.counts.copy()
@@ -238,12 +213,9 @@ class StoredText:
         split."""
         if self.has_documents:
             return hashlib.sha256(self.split.key).hexdigest()
-        first, *more = self.normal.sha256
-        return (
-            hashlib.sha256(" ".join([first, *more]).encode()).hexdigest()
-            if more
-            else first
-        )
+        if len(self.normal.sha256) == 1:
+            return self.normal.sha256[0]
+        return hashlib.sha256(" ".join(self.normal.sha256).encode()).hexdigest()
 
     @cached_property
     def samples(self) -> tuple[str, str]:
@@ -300,28 +272,30 @@ class StoredText:
         }
         folder = self.cache / short_hash(json.dumps([self.sha256, numbering, VERSION]))
         n_bytes = len(self.normal.text)
-        try:
-            with locked(self.cache / "lock", self.announce):
-                # not converted yet, or damaged
-                with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                    return StoredTokens.open(folder, self.split.folders)
-                self.announce(
-                    f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}"
-                )
-                with shown("converting", n_bytes) as bar:
-                    convert(
-                        self.normal,
-                        self.split,
-                        vocabulary,
-                        separator,
-                        folder,
-                        bar.update,
-                    )
+        with locked_cache(self.cache, self.announce):
+            # not converted yet, or damaged
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
                 return StoredTokens.open(folder, self.split.folders)
-        except OSError as error:
-            raise CorpusError(
-                f"data.corpus: cannot convert the text in {str(folder)!r} ({error.strerror or error})"
-            ) from error
+            self.announce(
+                f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}"
+            )
+            with shown("converting", n_bytes) as bar:
+                convert(
+                    self.normal, self.split, vocabulary, separator, folder, bar.update
+                )
+            return StoredTokens.open(folder, self.split.folders)
+
+
+@contextlib.contextmanager
+def locked_cache(cache: Path, announce: Callable[[str], None]) -> Iterator[None]:
+    """Prepares a text in its cache, alone. Turns OSErrors into CorpusErrors."""
+    try:
+        with locked(cache / "lock", announce):
+            yield
+    except OSError as error:
+        raise CorpusError(
+            f"data.corpus: cannot prepare the text in {str(cache)!r} ({error.strerror or error})"
+        ) from error
 
 
 def folder_of(source: Source, path: Path) -> str:

@@ -22,16 +22,23 @@ from data.text.files import (
     UnusableFileError,
     decoded,
     delimiter_of,
+    in_batches,
     kind_of,
+    parts_of,
     pyarrow,
 )
 
 OR_RAW = ", or set data.raw=true"
+NO_NAMES = (
+    ", add a line of names if its first line has none, or set data.raw=true"
+    " data.documents=lines to read all lines as they are"
+)
 COLUMN = "text"  # the field that is read if none is named
 NAMED = 10  # fields that an error names
+LONGEST_NAME = 40  # characters of each
 TABLES = (JSON, CSV, TSV, PARQUET, ARROW)
 ROWS = 8_192  # at most, that are read at once from Parquet and Arrow files
-STRINGS = ("string", "large_string", "string_view")
+STRINGS = ("str", "text", "string", "large_string", "string_view")  # types of fields
 
 BETWEEN_VALUES = " \t\r\n,]"  # of JSON
 
@@ -58,18 +65,23 @@ def documents_of(path: Path, kind: str, column: str, size: int) -> Iterator[list
     return _of_csv(pieces, kind, column, size)
 
 
-def _chosen(kinds: Mapping[str, str], column: str, readable: Iterable[str]) -> str:
-    """The field to read; `kinds` are those of all fields."""
+def _chosen(kinds: Mapping[str, str], column: str, otherwise: str) -> str:
+    """The field to read; `kinds` are those of all fields. An error says what to do `otherwise`."""
     name = column or COLUMN
-    if name in kinds and kinds[name] in readable:
+    if kinds.get(name) in STRINGS:
         return name
 
     fields = []
-    for field, kind in list(kinds.items())[:NAMED]:
-        fields.append(f"{field!r} ({kind})")
+    for field, kind in kinds.items():
+        if "list" in kind and f"{name}.".startswith(f"{field}."):
+            raise UnknownFieldError(
+                f"has lists in its field {field!r}, which are not read: write the texts of each"
+                " list into a field of strings"
+            )
+        fields.append(f"{field[:LONGEST_NAME]!r} ({kind})")
     raise UnknownFieldError(
-        f"has no field {name!r} of strings (it has {', '.join(fields) or 'none'}):"
-        f" choose by data.column=NAME{'' if readable is STRINGS else OR_RAW}"
+        f"has no field {name!r} of strings (it has {', '.join(fields[:NAMED]) or 'none'}):"
+        f" choose by data.column=NAME{otherwise}"
     )
 
 
@@ -80,7 +92,7 @@ def _of_json(pieces: Iterator[str], column: str) -> Iterator[list[str]]:
     path = []
     for rows in _rows_of_json(pieces):
         if not path:
-            name = _chosen(_kinds_of_json(rows), column, ("str",))
+            name = _chosen(_kinds_of_json(rows), column, OR_RAW)
             is_flat = any(name in row for row in rows)
             path = [name] if is_flat else name.split(".")
         documents = [value for value in _nested_values(rows, path) if value]
@@ -100,8 +112,9 @@ def _nested_values(rows: list[Any], path: list[str]) -> list[Any]:
 def _kinds_of_json(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
     """The types of all fields, which are dotted if they are nested."""
     kinds: dict[str, str] = {}
-    for name, kind in chain.from_iterable(map(_fields_of, rows)):
-        kinds.setdefault(name, kind)
+    for row in rows:
+        for name, kind in _fields_of(row):
+            kinds.setdefault(name, kind)
     return kinds
 
 
@@ -155,32 +168,24 @@ def _is_json(text: str) -> bool:
 def _values_of_lines(pieces: Iterable[str]) -> Iterator[list[Any]]:
     """The values of JSON lines, many at once."""
     n_lines = 0
-    for lines in lines_of(pieces):
+    for lines in _lines_of(pieces):
         text = ",".join(line for line in lines if line and not line.isspace())
         try:
             values = json.loads(f"[{text}]")
         except ValueError:
-            number = n_lines + _damaged_line(lines)
+            number = n_lines + [_is_json(line.strip() or "0") for line in lines].index(
+                False
+            )
             raise UnusableFileError(
-                f"has no JSON in line {number}: repair it{OR_RAW}"
+                f"has no JSON in line {number + 1}: repair it{OR_RAW}"
             ) from None
         yield values
         n_lines += len(lines)
 
 
-def _damaged_line(lines: list[str]) -> int:
-    """The number of the first line that is not JSON, from 1 on."""
-    is_damaged = (bool(line.strip()) and not _is_json(line) for line in lines)
-    return list(is_damaged).index(True) + 1
-
-
-def lines_of(pieces: Iterable[str]) -> Iterator[list[str]]:
+def _lines_of(pieces: Iterable[str]) -> Iterator[list[str]]:
     """The lines of a text in pieces, many at once, without their ends."""
-    rest = ""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split("\n")
-        yield lines
-    yield [rest]
+    return parts_of(pieces, lambda text: text.split("\n"))
 
 
 def _values(pieces: Iterable[str]) -> Iterator[list[Any]]:
@@ -251,28 +256,24 @@ def _of_csv(
     reader = csv.reader(lines, **_options(begin, kind))
     names = next(reader)
     kinds = dict.fromkeys(names, "text")
-    index = names.index(_chosen(kinds, column, ("text",)))
-    documents = []
-    n_chars = 0
+    index = names.index(_chosen(kinds, column, NO_NAMES))
     try:
-        for row in reader:
-            if row and len(row) != len(names):
-                raise UnusableFileError(
-                    f"has {len(row)} fields in line {reader.line_num}, but {len(names)}"
-                    " in its first"
-                )
-            if row and row[index]:
-                documents.append(row[index])
-                n_chars += len(row[index])
-            if n_chars >= size:
-                yield documents
-                documents = []
-                n_chars = 0
+        yield from in_batches(_fields(reader, index, len(names)), size)
     except csv.Error as error:
         raise UnusableFileError(
             f"has no {kind} in line {reader.line_num} ({error})"
         ) from None
-    yield documents
+
+
+def _fields(reader: Any, index: int, n_fields: int) -> Iterator[str]:
+    """The field `index` of each row that has text in it."""
+    for row in reader:
+        if row and len(row) != n_fields:
+            raise UnusableFileError(
+                f"has {len(row)} fields in line {reader.line_num}, but {n_fields} in its first"
+            )
+        if row and row[index]:
+            yield row[index]
 
 
 def _options(begin: str, kind: str) -> dict[str, Any]:
@@ -285,7 +286,7 @@ def _options(begin: str, kind: str) -> dict[str, Any]:
 
 
 def _with_ends(pieces: Iterable[str]) -> Iterator[str]:
-    for lines in lines_of(pieces):
+    for lines in _lines_of(pieces):
         for line in lines:
             yield line + "\n"
 
@@ -307,7 +308,7 @@ def _of_parquet(path: Path, column: str, size: int) -> Iterator[list[str]]:
     arrow = pyarrow(path)
     # without a buffer, it would read a whole row group
     file = arrow.parquet.ParquetFile(path, buffer_size=size)
-    name = _chosen(_kinds_of_arrow(arrow, file.schema_arrow), column, STRINGS)
+    name = _chosen(_kinds_of_arrow(arrow, file.schema_arrow), column, "")
     columns = [file.schema.column(i).path for i in range(len(file.schema))]
     number = columns.index(name)
     n_bytes = 1
@@ -334,7 +335,7 @@ def _of_arrow(path: Path, column: str, size: int) -> Iterator[list[str]]:
         else:
             reader = arrow.ipc.open_file(file)
             batches = map(reader.get_batch, range(reader.num_record_batches))
-        name = _chosen(_kinds_of_arrow(arrow, reader.schema), column, STRINGS)
+        name = _chosen(_kinds_of_arrow(arrow, reader.schema), column, "")
         for batch in batches:
             values = _nested(arrow, batch, name)
             n_rows = _rows_at_once(len(values), values.nbytes + 1, size)

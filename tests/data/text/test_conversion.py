@@ -161,7 +161,7 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text):
     loaded = load_corpus(str(text))
     with (
         limited(resource.RLIMIT_FSIZE, 100_000),
-        one_line(CorpusError, "cannot convert the text"),
+        one_line(CorpusError, "cannot prepare the text"),
     ):
         loaded.stored.tokenized(VOCABULARY)
 

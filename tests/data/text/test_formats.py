@@ -203,6 +203,26 @@ def test_a_wrong_column_is_refused_with_the_names_of_the_fields(
         assert repr(field) in line
 
 
+@pytest.mark.parametrize("name", ["chats.jsonl", "chats.parquet"])
+@pytest.mark.parametrize("column", ["messages", "messages.content"])
+def test_a_field_inside_a_list_is_refused_in_one_line(name, column, tmp_path):
+    rows = [{"id": 1, "messages": [{"role": "user", "content": "a"}]}]
+    path = write(tmp_path / name, "\n".join(map(json.dumps, rows)))
+    if name.endswith("parquet"):
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    with one_line(CorpusError, "has lists in its field 'messages', which are not read"):
+        documents_of(path, Reading(column))
+
+
+def test_a_csv_file_without_a_line_of_names_says_what_to_do(tmp_path):
+    path = write(tmp_path / "lines.csv", "1,a first text\n2,a second one\n")
+    with one_line(CorpusError, "add a line of names .* data.documents=lines"):
+        documents_of(path)
+
+    texts = documents_of(path, Reading(raw=True, documents="lines"))
+    assert texts == ["1,a first text", "2,a second one"]
+
+
 def test_a_column_that_is_not_text_in_a_later_row_is_refused(tmp_path):
     path = write(tmp_path / "rows.jsonl", json_lines(DOCUMENTS) + '{"text": 5}\n')
     with one_line(CorpusError, "not text, but int"):

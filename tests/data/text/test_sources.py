@@ -130,13 +130,10 @@ UNUSABLE = {
     ),
 }
 DAMAGED = {
-    "late.txt": (b"x" * 200_000 + b"caf\xe9", "is not UTF-8 text (byte 200003)"),
-    "self.txt": (lambda path: path.symlink_to(path), "levels of symbolic links"),
     "up.txt": (
         lambda path: path.symlink_to(path.parent),
         "leads back to a folder above it",
     ),
-    "none.txt": (lambda path: path.symlink_to("nowhere"), "No such file"),
     "short.gz": (GZIP[:-1_000], "ended before the end-of-stream marker"),
     "damaged.GZ": (GZIP[:5_000] + bytes(1_000) + GZIP[6_000:], "cannot read"),
     "damaged.zst": (b"no Zstandard", "cannot read"),
@@ -178,6 +175,32 @@ def test_a_damaged_file_of_a_folder_is_named_in_one_line(name, tmp_path):
         load_corpus(str(folder))
 
     assert str(folder / name) in str(raised.value)
+
+
+def test_links_to_nothing_are_left_out_of_a_folder(tmp_path):
+    for target in ("link", "nowhere"):
+        folder = folder_with(
+            tmp_path / target, "link", lambda path, to=target: path.symlink_to(to)
+        )
+        listing = list_sources(folder, Reading())
+
+        assert listing.left_out == {folder / "link": "is a link to nothing"}
+
+
+def test_a_long_file_that_is_no_text_in_the_end_is_left_out_of_a_folder(tmp_path):
+    late = b"x" * 200_000 + b"caf\xe9"
+    reason = "is not UTF-8 text (byte 200003)"
+    folder = folder_with(tmp_path / "texts", "late.txt", late)
+    for _ in range(2):  # the second time from the cache
+        stored = load_corpus(str(folder)).stored
+
+        assert stored.left_out == {folder / "late.txt": f"{reason}: convert it first"}
+        assert len(stored.normal.text) == len(TEXT.encode())
+
+    (folder / "good.txt").unlink()
+    for path in (folder, folder / "late.txt"):
+        with one_line(CorpusError, re.escape(reason)):
+            load_corpus(str(path))
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
