@@ -54,3 +54,8 @@ class Corpus:
     def sha256(self) -> str:
         """The hash of the whole text in UTF-8, which identifies the text whatever its name."""
         return hashlib.sha256((self.training + self.validation).encode()).hexdigest()
+
+    @property
+    def contents(self) -> str:
+        """How much of its documents each part has, in words; empty for one text."""
+        return ""

@@ -231,11 +231,13 @@ class RunFolder:
     def status(self) -> dict[str, Any]:
         return read_object(self.status_path, STATUS)
 
-    def save_corpus(self, name: str, sha256: str) -> None:
-        write_json(self.corpus_path, {"name": name, "sha256": sha256})
+    def save_corpus(self, name: str, sha256: str, contents: str = "") -> None:
+        content = {"name": name, "sha256": sha256, "contents": contents}
+        write_json(self.corpus_path, content)
 
     def corpus(self) -> dict[str, str]:
-        """The `name` and `sha256` of the text that the run was trained on."""
+        """The `name` and `sha256` of the text that the run was trained on, and its `contents` in
+        words, if it has documents."""
         return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, Any]:

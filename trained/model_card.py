@@ -165,7 +165,10 @@ def source_of(run: RunFolder) -> tuple[Source, str]:
     name = code(Path(corpus["name"]).name)
     sha256 = code(corpus["sha256"])
 
-    return source, f"Trained on {name}: {source.description}. Its SHA-256 is {sha256}."
+    description = source.description
+    if corpus.get("contents"):
+        description = f"{corpus['contents']}; {description}"
+    return source, f"Trained on {name}: {description}. Its SHA-256 is {sha256}."
 
 
 def losses_of(trained: Trained) -> str:
@@ -179,13 +182,17 @@ def losses_of(trained: Trained) -> str:
     accuracy = best["accuracy.valid"]
     correct = "unknown" if accuracy is None else f"{accuracy:.1%}"
 
+    held_out = "in the last 10% of the text"
+    if trained.run.corpus().get("contents"):
+        held_out = "in the validation documents"
+
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|
 | {best["loss.valid"]:.4f} nats | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} |
 
-`loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text, which training never
-sees. 38 tokens of each 256 are replaced by `[MASK]`."""
+`loss.valid` is the mean cross-entropy of masked tokens {held_out}, which training never
+sees. 15% of the tokens, 38 of 256, are replaced by `[MASK]`."""
 
 
 def results_of(saved: SavedClassifier) -> str:

@@ -52,7 +52,8 @@ def begin(
     """Write the files that describe a new run; `data` is the branch of the config tree."""
     run.save_about(values["name"], comment, overridden, torchrun_id)
     run.save_config(dict(values))
-    run.save_corpus(data.loaded.name, data.loaded.sha256)
+    corpus = data.loaded
+    run.save_corpus(corpus.name, corpus.sha256, corpus.contents)
     write_json(run.vocabulary_path, data.vocabulary.description())
 
 
@@ -151,7 +152,7 @@ def resume(
         leftover.unlink()
 
     record(run, trainer.step, values)
-    run.save_corpus(values["data.corpus"], corpus.sha256)
+    run.save_corpus(values["data.corpus"], corpus.sha256, corpus.contents)
     print(
         f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training",
         flush=True,

@@ -13,7 +13,7 @@ from data.vocabulary import Vocabulary
 from runs.files import reporting_os_errors, write_json
 from runs.reading import read_bytes
 
-NAMED = 3  # files that are left out
+NAMED = 3  # reasons for which files are left out
 
 
 def text_report(
@@ -32,7 +32,8 @@ def text_report(
     if stored and tokens and stored.has_documents:
         near = kept_near_copies(stored)
         lines = [
-            *sizes(stored, tokens, vocabulary),
+            stored.contents,
+            lengths(stored, tokens, vocabulary),
             left_out(stored),
             *lines,
             drawn(stored, share_drawn),
@@ -42,38 +43,39 @@ def text_report(
     return [f"text: {line}" for line in lines]
 
 
-def sizes(
-    stored: StoredText, tokens: StoredTokens, vocabulary: Vocabulary
-) -> list[str]:
-    n_documents = len(tokens.documents)
-    n_valid = len(tokens.validation_documents)
-    n_tokens = len(tokens.training) - n_documents
-    per_token = stored.n_training / max(1, n_tokens)
-    kind = "" if vocabulary.is_characters else f", {per_token:.2f} characters each"
-    lengths = np.diff(tokens.documents.numpy(), prepend=0) - 1
-    quartiles = np.quantile(lengths, [0.25, 0.5, 0.75]).round().astype(int)
+def lengths(stored: StoredText, tokens: StoredTokens, vocabulary: Vocabulary) -> str:
+    each = np.diff(tokens.documents.numpy(), prepend=0) - 1
+    quartiles = np.quantile(each, [0.25, 0.5, 0.75]).round().astype(int)
     shown = ", ".join(f"{n:,}" for n in quartiles.tolist())
-    return [
-        f"{n_documents:,} documents of {n_tokens:,} {vocabulary.tokens}{kind};"
-        f" {n_valid:,} documents for validation",
-        f"a quarter, half and three quarters of the documents have at most {shown}"
-        f" {vocabulary.tokens}, and the longest has {lengths.max():,}",
-    ]
+    unit = vocabulary.tokens
+    if not vocabulary.is_characters:
+        unit += f" of {stored.n_training / max(1, each.sum()):.2f} characters"
+    return (
+        "a quarter, half and three quarters of the training documents have at most"
+        f" {shown} {unit}; the longest has {each.max():,}"
+    )
 
 
 def left_out(stored: StoredText) -> str:
-    n_files = len(stored.left_out)
-    line = f"left out: {stored.split.n_copies:,} copies of documents, {n_files:,} files"
+    line = f"left out: {stored.split.n_copies:,} exact copies of documents"
+    if stored.split.n_of_validation:
+        line += f" ({stored.split.n_of_validation:,} are in data.validation)"
+    files: dict[str, list[str]] = {}  # by the reason
+    for path, reason in stored.left_out.items():
+        files.setdefault(reason, []).append(path.name)
     named = []
-    for path, reason in [*stored.left_out.items()][:NAMED]:
-        named.append(f"{path.name!r} {reason}")
+    for reason, names in [*files.items()][:NAMED]:
+        example = f"{names[0]!r}, which {reason}"
+        named.append(f"{len(names):,} such as {example}" if names[1:] else example)
     if named:
-        line += f" ({', '.join(named)}{', ...' if n_files > NAMED else ''})"
+        line += f"; {len(stored.left_out):,} files: {'; '.join(named)}"
+    if len(files) > NAMED:
+        line += "; ..."
     return line
 
 
 def drawn(stored: StoredText, share: float) -> str:
-    line = f"training can draw {share:.1%} of its tokens"
+    line = f"training can draw {share:.1%} of the tokens of its documents"
     names = [repr(stored.folders[folder]) for folder in stored.split.cut]
     if names:
         line += (

@@ -20,6 +20,9 @@ class Split:
     is_end: np.ndarray  # [n_pieces] whether it ends its document
     part: np.ndarray  # [n_pieces] TRAINING, VALIDATION or LEFT_OUT
     n_copies: int  # documents that are left out
+    n_of_validation: (
+        int  # of them, copies in data.corpus of documents in data.validation
+    )
     folders: np.ndarray  # [n_folders] training documents up to the end of each
     cut: list[int] = field(
         default_factory=list
@@ -53,7 +56,10 @@ def split(
     has_own_validation = folder_of_source[-1] == n_folders
     if has_own_validation:
         part[folder == n_folders] = VALIDATION
+    n_of_validation = 0
     if has_documents:
+        of_validation = hashes[part == VALIDATION]
+        n_of_validation = int(np.isin(hashes[part == TRAINING], of_validation).sum())
         part[is_copy(hashes, part)] = LEFT_OUT
 
     cuts = {}  # the number of training characters of documents that are cut
@@ -77,6 +83,7 @@ def split(
         is_end=pieces["is_end"].copy(),
         part=part.repeat(last - first + 1),
         n_copies=int((part == LEFT_OUT).sum()),
+        n_of_validation=n_of_validation,
         folders=np.concatenate([[0], is_new.cumsum()])[up_to],
         cut=[int(folder[document]) for document in cuts],
         key=hashes[kept].tobytes()

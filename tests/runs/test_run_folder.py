@@ -47,7 +47,7 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     assert about["comment"] == "preset quick"
     assert about["explicit"] == ["seed"]
     assert run.status()["status"] == "in progress"
-    assert run.corpus() == {"name": "play", "sha256": "0" * 64}
+    assert run.corpus() == {"name": "play", "sha256": "0" * 64, "contents": ""}
     assert run.reference_lines() == {"uniform": 4.0, "unigram": 3.3}
     assert steps(run.metrics()) == [1, 2, 3]
     assert steps(run.events()) == [1, 2, 3]

@@ -16,7 +16,7 @@ from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_ru
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model, tokenizer
 from trained.load import check_scores, random_ids
-from trained.model_card import code, losses_of, plain
+from trained.model_card import code, losses_of, plain, source_of
 from trained.template import read_template
 
 
@@ -67,8 +67,16 @@ ROW = {
     [([], "lost its metrics.jsonl"), ([ROW], "| 1.5000 nats | unknown | 512 | 2 |")],
 )
 def test_the_card_of_a_run_without_figures_says_so(rows, text):
-    run = SimpleNamespace(metrics=lambda: rows)
+    run = SimpleNamespace(metrics=lambda: rows, corpus=dict)
     assert text in losses_of(SimpleNamespace(run=run))
+
+
+def test_the_card_of_a_run_on_documents_says_what_they_were():
+    corpus = {"name": "a.jsonl", "sha256": "0", "contents": "4,278 documents"}
+    run = SimpleNamespace(metrics=lambda: [ROW], corpus=lambda: corpus)
+
+    assert "Trained on `a.jsonl`: 4,278 documents; " in source_of(run)[1]
+    assert "in the validation documents" in losses_of(SimpleNamespace(run=run))
 
 
 @of_characters

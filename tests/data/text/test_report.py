@@ -94,6 +94,7 @@ def test_the_report_has_at_most_six_lines_with_the_figures_of_the_text(tmp_path)
         (folder / f"{name}").write_text(text)
     (folder / "__init__.py").touch()
     (folder / "image.png").write_bytes(bytes(100))
+    (folder / "logo.png").write_bytes(bytes(100))
     corpus = load_corpus(str(folder))
     vocabulary = vocabulary_of(corpus)
 
@@ -103,10 +104,10 @@ def test_the_report_has_at_most_six_lines_with_the_figures_of_the_text(tmp_path)
     tokens = corpus.stored.tokenized(vocabulary)
     n_documents = len(tokens.documents)
     assert len(lines) <= 6
-    assert f"{n_documents} documents" in lines[0]
-    assert f"{len(tokens.training) - n_documents:,} characters" in lines[0]
-    assert "30 copies" in whole
-    assert "2 files ('__init__.py'" in whole
+    n_chars = len(tokens.training) - n_documents
+    assert f"{n_documents} documents ({n_chars:,} characters) for training" in lines[0]
+    assert "30 exact copies" in whole
+    assert "3 files: '__init__.py', which is empty; 2 such as 'image.png'" in whole
     assert "100.0%" in whole
     assert "near copy" in lines[-1]
     assert report_of(corpus, vocabulary) == lines  # from the cache
@@ -122,7 +123,22 @@ def test_the_report_says_what_is_not_drawn_and_what_is_cut(tmp_path):
 
     assert "50.0%" in lines[-1]
     assert "'one'" in lines[-1]
-    assert "1.00 characters each" in lines[0]
+    assert "3,600, 3,600, 3,600 bytes of 1.00 characters" in lines[1]
+
+
+def test_the_report_counts_the_copies_of_the_validation_text_of_the_user(tmp_path):
+    texts = documents(50)
+    for name, part in {"all": texts + texts[:5], "valid": texts[:10]}.items():
+        pyarrow.parquet.write_table(
+            pyarrow.table({"text": part}), tmp_path / f"{name}.parquet"
+        )
+    corpus = load_corpus(
+        str(tmp_path / "all.parquet"), validation=str(tmp_path / "valid.parquet")
+    )
+
+    lines = report_of(corpus, vocabulary_of(corpus))
+
+    assert "15 exact copies of documents (15 are in data.validation)" in lines[2]
 
 
 def test_one_text_reports_its_unknown_characters_only():
