@@ -231,9 +231,8 @@ def say(message: str) -> None:
 
 def run() -> NoReturn:
     """The command `folio-audit`."""
-    signal.signal(
-        signal.SIGTERM, lambda number, frame: sys.exit(143)
-    )  # so that the target's process ends too
+    # so that the target's process ends too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     sys.exit(main())
 
 

@@ -139,9 +139,8 @@ def import_as(name: str, path: Path, **options: Any) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, **options)
     assert spec is not None
     assert spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(
-        spec
-    )  # pickle finds classes there
+    # pickle finds classes there
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -17,9 +17,8 @@ from typing import IO, Any, Self
 from auditing.errors import TargetError, exit_status
 
 HOST = Path(__file__).parent / "host.py"
-FOLDER_VARIABLE = (
-    "FOLIO_AUDIT"  # in the environment of the target's process and of its children
-)
+# in the environment of the target's process and of its children
+FOLDER_VARIABLE = "FOLIO_AUDIT"
 MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 
 

@@ -15,9 +15,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 ALARMS_PER_AUDIT = 0.001
-TESTS_PER_AUDIT = (
-    149  # at most; a test of several classes multiplies its p-value by their number
-)
+# at most; a test of several classes multiplies its p-value by their number
+TESTS_PER_AUDIT = 149
 LEVEL = ALARMS_PER_AUDIT / TESTS_PER_AUDIT
 FEWEST_UNITS = 20  # below, a test by units says nothing
 FEWEST = 60.0  # the variance of a class's count, below which it is not normal enough to be tested
@@ -79,9 +78,8 @@ class Dependence:
     mean: float  # expected in every class
     z: Array  # [n_classes]; 0 where it is not tested
     n_units: int
-    never: tuple[
-        int, ...
-    ] = ()  # the classes in which the outcome does not happen at all
+    # the classes in which the outcome does not happen at all
+    never: tuple[int, ...] = ()
     raw: Any = 0.0  # z by the observed spread alone, if z is not; it ranks dependences
 
     @property

@@ -35,11 +35,8 @@ from data.play.grammar import play
 from training import tracking
 
 SHARES = {"characters": 1.0, "bytes": 1.0, "bpe:8192": 0.1}  # of the text's size
-SHAPES = (
-    (64, 32),
-    (8, 256),
-    (256, 256),
-)  # windows and characters; the last is of `gpu`
+# windows and characters; the last is of `gpu`
+SHAPES = ((64, 32), (8, 256), (256, 256))
 SECONDS = 3.0  # per measurement of the reader
 
 

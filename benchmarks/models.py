@@ -58,9 +58,8 @@ class HuggingFace(nn.Module):
     ) -> Tensor:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as
         MaskedLanguageModel gives."""
-        vectors = self.encoder(inputs, attention_mask).flatten(
-            0, 1
-        )  # [batch * seq_len, d_model]
+        # [batch * seq_len, d_model]
+        vectors = self.encoder(inputs, attention_mask).flatten(0, 1)
         return self.predict(vectors if positions is None else vectors[positions])
 
     def predict(self, vectors: Tensor) -> Tensor:

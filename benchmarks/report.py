@@ -11,9 +11,8 @@ from typing import Any
 from benchmarks.command import Table
 from runs.statistics import Difference, paired_difference, standard_error, with_error
 
-Results = Mapping[
-    str, Mapping[int, Mapping[str, Any]]
-]  # variant -> seed -> results of the run
+# variant -> seed -> results of the run
+Results = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
 
 def compared(

@@ -32,9 +32,8 @@ from planning.law import Interval, Law, Run, fit
 from runs.figures import label_ends, save_figure
 from runs.files import write_json
 
-LENGTH = (
-    20_000_000  # characters of each part of the play, and at least of the natural text
-)
+# characters of each part of the play, and at least of the natural text
+LENGTH = 20_000_000
 # of the play, the built-in one has 1; and added to those of the runs
 SEEDS = (2, 0)
 OTHER_SEEDS = (3, 10_000)

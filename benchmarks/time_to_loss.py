@@ -36,11 +36,8 @@ from runs.run_folder import RunFolder
 LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
 FOLIO = "Folio"
 PEERS = recipe("peers")
-SHARES = {
-    FOLIO: 0.3,
-    "annotated": 0.2,
-    **dict.fromkeys(PEERS["peers"], 1.0),
-}  # of the seconds
+# of the seconds
+SHARES = {FOLIO: 0.3, "annotated": 0.2, **dict.fromkeys(PEERS["peers"], 1.0)}
 EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 
 

@@ -35,9 +35,8 @@ LOSSES = {
     "loss.valid": "windows of 256 (the protocol)",
     "loss.valid_at_seq_len": "windows as trained",
 }
-Variants = dict[
-    str, dict[str, Any]
-]  # name -> keys, and the preset that they are set on top of
+# name -> keys, and the preset that they are set on top of
+Variants = dict[str, dict[str, Any]]
 Trial = dict[str, Any]  # {"variant", "seed", "keys"}
 
 
@@ -168,9 +167,8 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
             print(f"{trial['variant']}: {line}", flush=True)
 
     results = measure(run)
-    shutil.rmtree(
-        run.checkpoints
-    )  # hundreds of megabytes per run with a table of n-grams
+    # hundreds of megabytes per run with a table of n-grams
+    shutil.rmtree(run.checkpoints)
     return trial | {
         "results": results,
         "compiled": "\ncompiled in " in output,

@@ -20,9 +20,8 @@ from benchmarks.report import by_variant, compared
 from benchmarks.trials import Trial, last_losses, run_trials
 
 BASE = "quick"
-SAME_TIME = (
-    0.05  # the relative difference in time up to which two rows are equally fast
-)
+# the relative difference in time up to which two rows are equally fast
+SAME_TIME = 0.05
 MULTIPLE = 5  # the steps of a row in the time of `quick` are a multiple of this
 LOSSES = {"loss.valid": "at equal steps", "loss.same_time": "at equal seconds"}
 

@@ -27,9 +27,8 @@ def fill() -> None:
         db.project.create_project(token, token)
     user = db.user.get_or_create_user("local", is_local_user=True)
     db.project.ProjectIndex.set("", user.projects[0])
-    db.user.TokenOwnerIndex.set(
-        "", user.key
-    )  # labml's page deletes the runs of its user
+    # labml's page deletes the runs of its user
+    db.user.TokenOwnerIndex.set("", user.key)
 
 
 class Driver:

@@ -22,9 +22,8 @@ from board.run_records import RunRecords
 
 STATIC = Path(__file__).parent / "static"  # Folio's own
 OWN = ("runs", "compare", "try")  # pages, besides those of runs
-ADDRESS = re.compile(
-    r"[A-Za-z0-9_/-]*"
-)  # of a page, Folio's or labml's; files have a dot
+# of a page, Folio's or labml's; files have a dot
+ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")
 SCRIPT = "js/bundle.min.js"  # labml's
 MODULES = Path(__file__).parent / "node_modules"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
@@ -45,9 +44,8 @@ VENDORED = {
         FONTS / "css/all.css",
     ),
 }
-IS_OFFLINE = all(
-    path.is_file() for _, path in VENDORED.values()
-)  # else some come from CDNs
+# else some come from CDNs
+IS_OFFLINE = all(path.is_file() for _, path in VENDORED.values())
 # Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a
 # text.
 PATCHES = {

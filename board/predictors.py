@@ -12,13 +12,11 @@ from runs.errors import InputError
 from runs.files import ROOT
 
 MOST = 4  # processes, of a quarter of a GB or more each
-SECONDS_TO_ANSWER = (
-    120.0  # the first answer loads torch and the run, perhaps from a slow disk
-)
+# the first answer loads torch and the run, perhaps from a slow disk
+SECONDS_TO_ANSWER = 120.0
 LONGEST_ANSWER = 2**24  # bytes
-Key = tuple[
-    str, bool
-]  # the folder of a run, and whether the answers are exact probabilities
+# the folder of a run, and whether the answers are exact probabilities
+Key = tuple[str, bool]
 
 
 class BusyError(InputError):

@@ -52,9 +52,8 @@ NEW: dict[str, Any] = {
     "knobs": None,
     "hidden": False,
 }
-DRAWN = {
-    name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()
-}  # keys that the page draws
+# keys that the page draws
+DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}
 ABOUT = {
     "name": is_name,
     "command": is_name,

@@ -31,12 +31,8 @@ from runs.errors import InputError
 MAX_BODY = 8 * 2**20
 SECONDS_FOR_HEADERS = 10  # of a request, from the connection or from the last answer
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
-UNREADABLE = (
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)  # labml-app raises them, too
+# labml-app raises them, too
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 THIS_MACHINE = {HOST, "localhost", "[::1]"}
 
@@ -133,9 +129,8 @@ def application(
     """labml-app with Folio's interface and pages, and a function that opens the store again if its
     file was deleted or replaced. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
-    warnings.simplefilter(
-        "ignore", RuntimeWarning
-    )  # labml-app takes means of empty series
+    # labml-app takes means of empty series
+    warnings.simplefilter("ignore", RuntimeWarning)
     db.init_mongo_db = lambda: connect(store)  # the import calls it
 
     # labml-app looks for a git repository and fails if it has no commits
@@ -143,9 +138,8 @@ def application(
         from labml_app.flask_app import STATIC_PATH, app
 
     keep_only_the_interface(app)
-    app.post("/track")(
-        update_run
-    )  # labml's own clients may use the plain address of the dashboard
+    # labml's own clients may use the plain address of the dashboard
+    app.post("/track")(update_run)
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
     add_pages(app, records, Path(STATIC_PATH))

@@ -10,9 +10,8 @@ from data import corpus
 from runs.files import locked
 from training.switches.compiler import set_for_kept_code
 
-CACHE_VARIABLE = (
-    "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
-)
+# names the folder in which PyTorch keeps compiled code
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @contextmanager

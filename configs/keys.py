@@ -42,12 +42,10 @@ class Key:
     high: float = 10**15
     choices: tuple[str, ...] = ()
     resume: bool = False  # whether a resumed run may change it
-    compared: bool = (
-        True  # False: runs that differ in this key only are repeats of each other
-    )
-    reference: bool = (
-        False  # whether its value may be the user's own code, `file.py:name`
-    )
+    # False: runs that differ in this key only are repeats of each other
+    compared: bool = True
+    # whether its value may be the user's own code, `file.py:name`
+    reference: bool = False
 
 
 # a share of something, from 0 to 1

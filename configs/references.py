@@ -42,9 +42,8 @@ FOLIO = {
 }  # its packages
 
 _modules: dict[Path, ModuleType] = {}
-_neighbors: dict[
-    str, Path
-] = {}  # modules that the user's files import from their own folders
+# modules that the user's files import from their own folders
+_neighbors: dict[str, Path] = {}
 _sources: dict[Path, bytes] = {}  # of both
 
 

@@ -93,9 +93,8 @@ class Meeting:
             self._lost = _stopped("torchrun does not answer")
         if self._lost and not self._ended.wait(SECONDS_TO_END):
             print(f"stopped: {self._lost}", file=sys.stderr, flush=True)
-            os._exit(
-                1
-            )  # the main thread waits in an operation that cannot be interrupted
+            # the main thread waits in an operation that cannot be interrupted
+            os._exit(1)
 
     def _watch(self, store: dist.Store, other: int) -> None:
         """Count until this process ends or something is lost."""
@@ -105,9 +104,8 @@ class Meeting:
         while not self._lost and not self._ended.wait(SECONDS_PER_BEAT):
             store.add(f"beats {self.rank}", 1)
             beats = store.add(f"beats {other}", 0)
-            n_silent = (
-                n_silent + 1 if beats == seen > 0 else 0
-            )  # 0: it has not started yet
+            # 0: it has not started yet
+            n_silent = n_silent + 1 if beats == seen > 0 else 0
             seen = beats
             if os.getppid() != parent:
                 self._lost = _stopped("torchrun has ended")

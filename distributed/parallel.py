@@ -96,9 +96,8 @@ class ParallelUpdate(InAllProcesses, Update):
         self.is_sharded = is_sharded(next(self.model.parameters()))
         self.module: Any = Loss(self)
         if not self.is_sharded:
-            from torch.nn.parallel import (
-                DistributedDataParallel,
-            )  # the import takes a second
+            # the import takes a second
+            from torch.nn.parallel import DistributedDataParallel
 
             # not in PyTorch 2.11
             is_new = (

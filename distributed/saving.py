@@ -52,9 +52,8 @@ def save_together(content: Content, processes: Processes, path: Path) -> None:
     written = path.with_name(f"{path.name}.{os.getpid()}.{next(NUMBERS)}.tmp")
     try:
         written.write_bytes(header)
-        os.truncate(
-            written, size
-        )  # rows that do not arrive are then zeros, not a shorter file
+        # rows that do not arrive are then zeros, not a shorter file
+        os.truncate(written, size)
         processes.from_first({"written": str(written), "begins": begins})
         checksums = write_rows(written, begins, content.tensors, processes)
         finish(written, header, content, checksums)

@@ -25,9 +25,8 @@ def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
     as in the default architecture, no process ever has the whole model. Later, one layer at a time
     is gathered.
     """
-    from torch.distributed.device_mesh import (
-        init_device_mesh,
-    )  # these imports take a second
+    # these imports take a second
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))

@@ -22,9 +22,8 @@ from transformers.models.modernbert.modeling_modernbert import (
     ModernBertPredictionHead,
 )
 
-from .ngrams import (
-    NgramEmbedding,
-)  # relative, because transformers looks for it beside this file
+# relative, because transformers looks for it beside this file
+from .ngrams import NgramEmbedding
 
 
 class FolioConfig(ModernBertConfig):
@@ -162,9 +161,8 @@ class FolioForSequenceClassification(FolioForTokenClassification):
     def read(self, x: Tensor, mask: Tensor) -> Tensor:
         is_text = mask.bool().unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(
-            1
-        )  # padding may be on the left
+        # padding may be on the left
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
 

@@ -145,9 +145,8 @@ class SumOfRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         rows, weights = ctx.saved_tensors
-        ordered, order = (
-            rows.flatten().int().sort(stable=True)
-        )  # sorting int32 takes half the time
+        # sorting int32 takes half the time
+        ordered, order = rows.flatten().int().sort(stable=True)
         row, count = ordered.unique_consecutive(return_counts=True)
         sums = F.embedding_bag(
             order // rows.shape[1],

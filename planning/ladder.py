@@ -52,10 +52,8 @@ SECONDS_TO_BUILD = 1.0  # per run
 COST_OF_READING = 0.4  # of evaluating a character, relative to training on one
 SECONDS_TO_COMPILE = 15.0  # kept of the ladder's time, at most a quarter of it
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
-EAGER = {
-    "training.compile": False,
-    "training.cuda_graph": False,
-}  # a rung is too short for either
+# a rung is too short for either
+EAGER = {"training.compile": False, "training.cuda_graph": False}
 say = partial(print, flush=True)  # shows each line at once
 
 

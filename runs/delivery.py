@@ -49,16 +49,13 @@ class Delivery:
         self.run = run
         self.server = server
         self.page = f"{server}/run/{run.path.name}"  # the run's page
-        self.stored = dict.fromkeys(
-            DELIVERED, 0
-        )  # bytes of each file that the dashboard has
-        self.must_restart = (
-            False  # whether the dashboard has to drop what it has of the run
-        )
+        # bytes of each file that the dashboard has
+        self.stored = dict.fromkeys(DELIVERED, 0)
+        # whether the dashboard has to drop what it has of the run
+        self.must_restart = False
         self.about: dict[str, Any] = {}  # the run's description, as delivered
-        self.knobs: Mapping[str, Any] | None = (
-            None  # as the dashboard's user wants them
-        )
+        # as the dashboard's user wants them
+        self.knobs: Mapping[str, Any] | None = None
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message, and return whether there is more to send. Raises DeliveryError and

@@ -4,9 +4,8 @@
 class InputError(ValueError):
     """Wrong input: a command, a key, a file or a run. The exit code is 2."""
 
-    raised_by_all = (
-        False  # whether all processes of a run raise it, so that one of them reports it
-    )
+    # whether all processes of a run raise it, so that one of them reports it
+    raised_by_all = False
 
 
 class StoppedError(RuntimeError):

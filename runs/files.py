@@ -101,9 +101,8 @@ def to_yaml(content: Any, in_one_line: bool = False) -> str:
 
 def append_line(path: Path, line: str) -> None:
     """Append a whole line or nothing. Raises OSError."""
-    content = (line + "\n").encode(
-        errors="backslashreplace"
-    )  # a file name may hold surrogates
+    # a file name may hold surrogates
+    content = (line + "\n").encode(errors="backslashreplace")
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:

@@ -13,9 +13,8 @@ import pynvml
 from runs.run_folder import RunFolder
 
 SECONDS_BETWEEN = 10.0  # one row and the next
-SECONDS_TO_END = (
-    1.0  # that training waits for the thread; a driver that hangs does not hold it up
-)
+# that training waits for the thread; a driver that hangs does not hold it up
+SECONDS_TO_END = 1.0
 
 
 @contextmanager

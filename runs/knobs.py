@@ -16,9 +16,8 @@ class Knobs:
     """The values of all knobs. The defaults change nothing."""
 
     learning_rate_factor: float = 1.0  # multiplies the scheduled learning rate
-    masking_prob: float | None = (
-        None  # replaces the masking rate of the stages; None keeps it
-    )
+    # replaces the masking rate of the stages; None keeps it
+    masking_prob: float | None = None
 
     def __str__(self) -> str:
         rate = "as scheduled" if self.masking_prob is None else f"{self.masking_prob:g}"

@@ -90,9 +90,8 @@ class RunFolder:
                 with suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                time.sleep(
-                    0.02
-                )  # `is_locked` in another process holds it for microseconds
+                # `is_locked` in another process holds it for microseconds
+                time.sleep(0.02)
             else:
                 raise RunFolderError(
                     f"{self.path} is being trained by another process right now"

@@ -20,9 +20,8 @@ class Group:
 
     settings: Mapping[str, Any]  # the config without the ignored keys
     losses: np.ndarray  # [n_seeds], the mean loss of each run
-    window_losses: (
-        np.ndarray
-    )  # [n_windows], averaged over the runs, nats per masked character
+    # [n_windows], averaged over the runs, nats per masked character
+    window_losses: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ class TrainingClock:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self.before = (
-            0.0  # seconds up to the last start; of the earlier run, if it is resumed
-        )
+        # seconds up to the last start; of the earlier run, if it is resumed
+        self.before = 0.0
         self._started: float | None = None
         self._read = 0.0  # the time of the last reading
         self._synchronized = 0.0

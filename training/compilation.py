@@ -85,9 +85,8 @@ class Compiled:
 def without_side_effects(step: TrainingStep) -> Iterator[None]:
     """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are
     not restored."""
-    source = deepcopy(
-        step.source.state_dict()
-    )  # which a user's source may change in place
+    # which a user's source may change in place
+    source = deepcopy(step.source.state_dict())
     device = step.update.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

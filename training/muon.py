@@ -117,9 +117,8 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     P (X X^T) P. So the product of all P can be computed from the first X X^T alone.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
-    x = (
-        matrices.mT if is_tall else matrices
-    )  # products are smaller with the short side first
+    # products are smaller with the short side first
+    x = matrices.mT if is_tall else matrices
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
 
     is_large = x.shape[1] >= 256  # 128 gains little

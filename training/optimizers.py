@@ -75,9 +75,8 @@ def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:
     """The current learning rate of the first optimizer, which trains the embedding."""
     group = optimizers[0].param_groups[0]
-    return group.get(
-        "computed_lr", group["lr"]
-    )  # an optimizer may compute its rate itself
+    # an optimizer may compute its rate itself
+    return group.get("computed_lr", group["lr"])
 
 
 class RowAdagrad(Optimizer):

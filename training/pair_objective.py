@@ -53,9 +53,8 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     device = windows.tokens.device
     n_windows, seq_len = windows.tokens.shape
     n_at_once = max(1, CHARS_AT_ONCE // seq_len)
-    any_position = torch.zeros(
-        1, dtype=torch.int64, device=device
-    )  # its logits are not used
+    # its logits are not used
+    any_position = torch.zeros(1, dtype=torch.int64, device=device)
     all_pair_logits = []
     with evaluating(model, device):
         for begin in range(0, n_windows, n_at_once):

@@ -142,9 +142,8 @@ class Update:
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
         if self.reading_synchronizes:
-            optimize_or_undo(
-                self.optimizers, is_finite
-            )  # undone if `is_finite` is False
+            # undone if `is_finite` is False
+            optimize_or_undo(self.optimizers, is_finite)
         elif is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()

@@ -78,9 +78,8 @@ def prepare(
     # off.
     lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
-    internal.labml_notice = lambda message: (
-        None
-    )  # labml warns of a missing git repository
+    # labml warns of a missing git repository
+    internal.labml_notice = lambda message: None
     python_file = str(ROOT / "experiment.py")
     experiment.create(
         uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file
@@ -111,9 +110,8 @@ class Tracking(Callback):
         self.run = run
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
-        self.began: tuple[float, float] | None = (
-            None  # time and progress after the first step
-        )
+        # time and progress after the first step
+        self.began: tuple[float, float] | None = None
         self.uploader: Uploader | None = None
         self.has_new_row = False
 

@@ -35,9 +35,8 @@ class Judge:
         losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
         # [length]; the first are higher, because a text may begin anywhere in a play
         self.own_losses = losses.mean(0)
-        self.own_stderr = (
-            losses.mean(1).std() / OWN_TEXTS**0.5
-        ).item()  # of their mean
+        # of their mean
+        self.own_stderr = (losses.mean(1).std() / OWN_TEXTS**0.5).item()
 
     def measures(self, ids: Tensor) -> dict[str, float]:
         """Measures of texts `[n, length]`, each with its standard error over texts as

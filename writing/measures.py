@@ -22,9 +22,8 @@ from writing.sampler import Sampler
 # nats and bits per character, the standard error of the nats over windows, n windows
 Likelihood = dict[str, Any]
 ROUNDS = 8  # masks per window for the bound
-WINDOWS = (
-    32  # for the likelihood in an order, which needs a pass of the model per token
-)
+# for the likelihood in an order, which needs a pass of the model per token
+WINDOWS = 32
 ORDERS = ("left-to-right", "random", "confidence")
 TEXTS = 16  # that are written per setting, to be judged by the grammar
 CHARS_PER_STEP = (1, 4)

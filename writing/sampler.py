@@ -28,9 +28,8 @@ def margin(probabilities: Tensor) -> Tensor:
 
     From Kim et al. 2025, "Train for the Worst, Plan for the Best", arXiv 2502.06768.
     """
-    best = (
-        F.pad(probabilities, (0, 1)).topk(2).values
-    )  # padded for vocabularies of one token
+    # padded for vocabularies of one token
+    best = F.pad(probabilities, (0, 1)).topk(2).values
     return best[:, 0] - best[:, 1]
 
 

@@ -11,9 +11,8 @@ from data.play.automaton import Automaton
 from data.play.floor import Floor
 from data.vocabulary import Vocabulary
 
-MISPRINT_PROB = (
-    1e-6  # of a visible character, in a text that the automaton cannot have written
-)
+# of a visible character, in a text that the automaton cannot have written
+MISPRINT_PROB = 1e-6
 
 
 class TruePosterior(nn.Module):

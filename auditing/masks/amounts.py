@@ -30,13 +30,11 @@ RATE_TOLERANCE = 0.02
 TOLERANCE = 0.0025
 # By which the share of [MASK] may differ in windows with few labels, whose counts are rounded.
 MOST_ROUNDED = 0.15
-FEWEST_EMPTY = (
-    5  # windows without labels; fewer are chance where one in 3,000 is expected
-)
+# windows without labels; fewer are chance where one in 3,000 is expected
+FEWEST_EMPTY = 5
 SUREST = 1_000  # above, a z-score says no more than a count
-MANY_WORDS = (
-    5  # the mean run of selected tokens, in words, above which words are joined
-)
+# the mean run of selected tokens, in words, above which words are joined
+MANY_WORDS = 5
 FEWEST_DRAWN = 200  # random tokens
 
 

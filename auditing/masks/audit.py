@@ -33,9 +33,8 @@ from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
 COARSE = {"batch": 1, "window": 2}
-EDGE = (
-    10  # positions at each end of a window, where cut spans and words change the rate
-)
+# positions at each end of a window, where cut spans and words change the rate
+EDGE = 10
 LARGE = 0.5  # the relative difference of a rate elsewhere that such cuts do not explain
 
 

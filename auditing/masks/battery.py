@@ -239,9 +239,8 @@ class Drawn:
         tokens = self.tokens[:, None]
         here = (texts[self.windows] == tokens).sum(1)
         there = (texts[self.windows[other]] == tokens).sum(1)
-        is_original = (
-            text[self.at[other]] == self.tokens
-        )  # no random token of that window is that
+        # no random token of that window is that
+        is_original = text[self.at[other]] == self.tokens
         what = "random tokens occur in their window"
         yield self.related("window", what, here, there - is_original)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data._utils import (
-    worker,  # get_worker_info() returns `worker._worker_info`
-)
+
+# get_worker_info() returns `worker._worker_info`
+from torch.utils.data._utils import worker
 
 from auditing.errors import TargetEndedError, TargetError, exit_status, raised
 from auditing.masks.target import candidates, resolve
@@ -69,9 +69,8 @@ class Service:
         """Raises TargetError if it is not a masker and does not make one."""
         self.function = resolve(imported)
         self.texts: dict[str, Text] = {}
-        self.words: list[str] | None = (
-            None  # for the texts of a tokenizer; empty if it has no words
-        )
+        # for the texts of a tokenizer; empty if it has no words
+        self.words: list[str] | None = None
 
     def probe(self, options: MaskOptions) -> Facts:
         """Find out how the target is called and what the ids mean.

@@ -36,9 +36,8 @@ class Service:
             if hasattr(made, "get_train_dataloader")
             else made
         )
-        loader = getattr(
-            loader, "base_dataloader", loader
-        )  # Accelerate's wrapper iterates it
+        # Accelerate's wrapper iterates it
+        loader = getattr(loader, "base_dataloader", loader)
         if not isinstance(loader, Iterable):
             wanted = "a DataLoader, a Trainer, or batches"
             raise TargetError(f"the target made {describe(loader)} instead of {wanted}")
@@ -105,9 +104,8 @@ class Service:
         answers = []
         for batch in batches:
             answer = read(batch, None, fill, line)
-            answers.append(
-                replace(answer, extras=answer.columns)
-            )  # others may be large
+            # others may be large
+            answers.append(replace(answer, extras=answer.columns))
 
         return list(zip(answers, texts or [None] * len(answers), strict=False))
 

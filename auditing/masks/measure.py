@@ -130,9 +130,8 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
     tokens = facts.tokens
     columns = []
     answers = []
-    begins: dict[
-        bytes, int
-    ] = {}  # the place of each text, which is the same in both epochs
+    # the place of each text, which is the same in both epochs
+    begins: dict[bytes, int] = {}
     n_places = 0
     knows_texts = True
 

@@ -30,9 +30,8 @@ class Pair:
     along: str  # the classes, as "row", or each of two, as "at even ids|at odd ids"; may be empty
     found: Dependence
     first: int = 0  # the number of the first class
-    effect: float | None = (
-        None  # the smallest to report; by default that of the outcome
-    )
+    # the smallest to report; by default that of the outcome
+    effect: float | None = None
     rises: bool = False  # only shares above the mean count
 
     @property

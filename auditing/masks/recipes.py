@@ -12,9 +12,8 @@ from auditing.masks.pairs import Pair
 from auditing.masks.table import Table, shifted
 from auditing.statistics import Array, Share
 
-Shares = tuple[
-    float, float, float
-]  # of [MASK], random and unchanged among the selected positions
+# of [MASK], random and unchanged among the selected positions
+Shares = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,8 @@ class Recipe:
     rate: float | None = None
     shares: Shares = (0.8, 0.1, 0.1)
     unit: str = "token"  # or span, word, batch, id
-    depends: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # the circumstances by outcome
+    # the circumstances by outcome
+    depends: dict[str, list[str]] = field(default_factory=dict)
 
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -72,9 +70,8 @@ class Structure:
     def __init__(self, table: Table, pairs: list[Pair]):
         selected = table.selected
         totals = selected.sum((1, 2))
-        self.rate = Share(
-            totals, table.eligible.sum((1, 2))
-        )  # selected among ordinary tokens
+        # selected among ordinary tokens
+        self.rate = Share(totals, table.eligible.sum((1, 2)))
         # The shares of [MASK], random and unchanged tokens among the selected.
         kinds = (table.masked, table.randomized, table.kept)
         self.parts = [Share(kind.sum((1, 2)), totals) for kind in kinds]
@@ -83,9 +80,8 @@ class Structure:
         runs = selected & ~shifted(selected, 1, False)
         self.mean_run = float(selected.sum() / max(1, runs.sum()))
         self.counts = table.per_window(selected)  # [n_windows] labels per window
-        self.is_fixed = bool(
-            self.counts.var() < 1e-9
-        )  # every window has the same number of labels
+        # every window has the same number of labels
+        self.is_fixed = bool(self.counts.var() < 1e-9)
         # The variance of the counts if positions were independent.
         variance = self.rate.value * (1 - self.rate.value)
         self.independent_variance = variance * table.per_window(table.eligible).mean()

@@ -43,9 +43,8 @@ class Repeats:
         n_smaller = sizes.sum((1, 2))[np.stack([one, two])].min(0)
         returns &= related**2 * n_smaller > 36  # small calls are alike by chance
         self.returning = len(np.unique(two[returns])) / len(rows)  # their share
-        self.lag = int(
-            np.bincount((two - one)[returns], minlength=1).argmax()
-        )  # usual distance
+        # usual distance
+        self.lag = int(np.bincount((two - one)[returns], minlength=1).argmax())
 
     def _of_passes(self, main: Table, scores: Array) -> float:
         """The correlation of the first and the last pass over the places of the text."""

@@ -13,13 +13,11 @@ from auditing.masks.tokens import KINDS
 from auditing.statistics import Array
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
-RARELY_SKIPPED = (
-    1e-3  # below, tokens of a collator that seem to be left out may be misplaced
-)
+# below, tokens of a collator that seem to be left out may be misplaced
+RARELY_SKIPPED = 1e-3
 SURE_ROW = 16  # tokens of no example, from which a row is foreign
-HARMLESS = (
-    0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
-)
+# the share of special tokens among random ones; BERT's own code has 0.0002
+HARMLESS = 0.01
 MANY = 40  # expected count from which zero is not due to chance
 HINT = "If these ids are special, state --special."
 # Tensors of a batch that a model takes as its inputs. Others, such as a mask of the loss, may mark

@@ -21,9 +21,8 @@ EVERYWHERE = 0.9
 # None: padding.
 FILLS: dict[str, Any] = dict.fromkeys(("originals", "inputs", "labels"))
 FILLS |= {"real": False, "source": -2, "skipped": False, "words": -1, "attention": 0}
-MARGIN = slice(
-    4, -4
-)  # positions for which a shift of two moves no value around the end
+# positions for which a shift of two moves no value around the end
+MARGIN = slice(4, -4)
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,10 @@ class Table:
     skipped: Array  # bool: a token of the text is missing before this one
     words: Array | None = None
     attention: Array | None = None
-    mask: int | None = (
-        None  # the id that the target uses as [MASK]: that of most changed positions
-    )
-    ignored: int | None = (
-        None  # the label of unselected positions; None: all have other labels
-    )
+    # the id that the target uses as [MASK]: that of most changed positions
+    mask: int | None = None
+    # the label of unselected positions; None: all have other labels
+    ignored: int | None = None
     shift: int = 0  # the labels are so many positions to the right of their characters
 
     @cached_property

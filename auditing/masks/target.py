@@ -20,11 +20,8 @@ from auditing.statistics import Array
 INPUT_KEYS = ("input_ids", "inputs", "input", "x", "src", "tokens", 0)
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels")
 LABEL_KEYS += ("targets", "target", "y", "tgt", 1)
-PLAIN = (
-    "tensor",
-    "array",
-    "lists",
-)  # kinds of targets whose argument is `[batch, width]` itself
+# kinds of targets whose argument is `[batch, width]` itself
+PLAIN = ("tensor", "array", "lists")
 ARRAYS = (list, torch.Tensor, np.ndarray)
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")

@@ -12,12 +12,8 @@ from auditing.statistics import Array
 SHORTEST = 8  # tokens of a window with a special token inside
 LONGEST_WORD = 3  # in pieces of the vocabulary, joined
 N_WORDS = 4_000  # different words of a text for a tokenizer
-PREFIXES = (
-    "##",
-    "\u0120",
-    "\u2581",
-    "@@",
-)  # of WordPiece, byte-level BPE and SentencePiece
+# of WordPiece, byte-level BPE and SentencePiece
+PREFIXES = ("##", "\u0120", "\u2581", "@@")
 
 
 @dataclass(frozen=True)
@@ -28,9 +24,8 @@ class Text:
     ids: Array  # [n_windows, width] int64
     real: Array  # [n_windows, width] bool: not padding
     words: Array | None = None  # [n_windows, width]
-    offsets: Array | None = (
-        None  # [n_windows, width, 2] begin and end of each token in its text
-    )
+    # [n_windows, width, 2] begin and end of each token in its text
+    offsets: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,8 @@ class MaskOptions:
     ignored: int | None = None  # the label of positions that the loss skips
     rate: float | None = None  # the share of ordinary tokens that is selected
     recipe: str | None = None
-    workers: int = (
-        2  # DataLoader workers; 0: the target is only called in the training process
-    )
+    # DataLoader workers; 0: the target is only called in the training process
+    workers: int = 2
     seed: int = 0
 
 
@@ -86,9 +85,8 @@ class TokenIds:
     mask: int | None
     padding: int | None
     special: tuple[int, ...]  # all special ids, with mask and padding, ascending
-    edges: (
-        tuple[int, int] | None
-    )  # the first and last token of a window, such as [CLS] and [SEP]
+    # the first and last token of a window, such as [CLS] and [SEP]
+    edges: tuple[int, int] | None
     unknown: int | None = None
     ignored: int | None = None  # as stated
 
@@ -214,9 +212,8 @@ class Facts:
         self.tokens = tokens
         self.n_workers = 0  # of a loader
         self.ignored: int | None = None  # the label that the model of a Trainer ignores
-        self.name = getattr(
-            target, "__name__", type(target).__name__
-        )  # of the function or class
+        # of the function or class
+        self.name = getattr(target, "__name__", type(target).__name__)
         self.rate = number(target, "rate", float)
         masked = number(target, "masked", float)
         random = number(target, "random", float)

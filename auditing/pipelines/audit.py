@@ -21,14 +21,11 @@ from auditing.pipelines.target_batch import Array, Call
 from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
-N_TEXT, N_CHECKED = (
-    100_000,
-    16_384,
-)  # characters of the training text and of the batches that are checked
+N_TEXT = 100_000  # characters of the training text
+N_CHECKED = 16_384  # characters of the batches that are checked
 MIN_SCORED = 100  # hidden positions; with fewer, the training batches are measured
-SHAKEN = (
-    0.02  # the standard deviation of noise on the weights for checks without training
-)
+# the standard deviation of noise on the weights for checks without training
+SHAKEN = 0.02
 LONGEST_CALL = 1.0  # seconds of training at once, far below any limit of a call
 LEFT_OUT = 0.5  # the share of weight tensors that a pipeline may leave as they are
 

@@ -24,9 +24,8 @@ from auditing.pipelines.target_batch import Array, Tokens
 Build = Callable[[str, Array], Sequence[Masked]]  # batches of a text, kept under a name
 GRAM = 12  # characters in a row that tell where a piece of text is from
 FOUND = 0.5  # the share of visible characters that must be found in the text
-ALLOWED = (
-    "special-as-replacement"  # a share that is due to the audit's own small vocabulary
-)
+# a share that is due to the audit's own small vocabulary
+ALLOWED = "special-as-replacement"
 
 
 def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:

@@ -27,11 +27,10 @@ from auditing.masks.texts import Masked
 from auditing.pipelines.target_batch import Array, Tokens, changed, read_batch
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
-LEARNING_RATE, WARMUP_STEPS, MAX_NORM = (
-    1e-3,
-    100,
-    1.0,
-)  # of the audit's optimizer, and its clipping
+# of the audit's optimizer, and its clipping
+LEARNING_RATE = 1e-3
+WARMUP_STEPS = 100
+MAX_NORM = 1.0
 
 
 class Service:
@@ -77,9 +76,8 @@ class Service:
             name: weight.detach().clone()
             for name, weight in self.model.named_parameters()
         }
-        seeds = itertools.count(
-            seed
-        )  # the iterable is made again, with another seed, when it ends
+        # the iterable is made again, with another seed, when it ends
+        seeds = itertools.count(seed)
         self.stream = (batch for i in seeds for batch in self._batches(text, i, True))
         self.n_steps = 0
         return {

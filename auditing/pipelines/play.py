@@ -90,9 +90,8 @@ class Automaton:
         identity = torch.eye(self.n_chars, dtype=torch.float64)
         visible = (1 - misprint_prob) * identity + misprint_prob / self.n_chars
         hidden = torch.ones(1, self.n_chars, dtype=torch.float64)
-        given = torch.cat(
-            [visible, hidden]
-        )  # P(shown | true character), up to a factor
+        # P(shown | true character), up to a factor
+        given = torch.cat([visible, hidden])
         parts = []
         for start in range(0, len(shown), WINDOWS_AT_ONCE):
             some = slice(start, start + WINDOWS_AT_ONCE)
@@ -105,9 +104,8 @@ class Automaton:
         """The posteriors of some windows, up to a factor."""
         n_windows, seq_len = shown.shape
         forward = self._forward(shown, wanted, given)
-        future = torch.ones(
-            self.n_states, n_windows, dtype=torch.float64
-        )  # P(shown after | state)
+        # P(shown after | state)
+        future = torch.ones(self.n_states, n_windows, dtype=torch.float64)
         sums = torch.zeros(seq_len, self.n_chars, n_windows, dtype=torch.float64)
 
         for t in reversed(range(seq_len)):

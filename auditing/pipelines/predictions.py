@@ -35,9 +35,8 @@ class Predictions:
     name: str
     batches: Sequence[Masked]
     table: Table
-    before: dict[int, Array] = field(
-        default_factory=dict
-    )  # log P of batches, to compare with
+    # log P of batches, to compare with
+    before: dict[int, Array] = field(default_factory=dict)
 
     def of_batch(self, i: int, column: Array) -> Array:
         """The part `[batch, seq_len]` of a column of the table, such as `masked`."""

@@ -16,10 +16,8 @@ from auditing.pipelines.target_batch import Array, Tokens
 from auditing.statistics import z_of_sums
 
 TRAINING_SHARE = 0.9
-LEAK, MIN_WINDOWS = (
-    5.0,
-    20,
-)  # standard errors below the floor; with fewer windows they say too little
+LEAK = 5.0  # standard errors below the floor
+MIN_WINDOWS = 20  # with fewer, the standard error says too little
 NEAR_UNIGRAM = 0.1  # nats: a model this close to the unigram does not use the neighbors
 
 
@@ -57,22 +55,18 @@ class Play:
             True, (np.diff(table.source.ravel()[at]) != 1) | (np.diff(rows) != 0)
         )
         number = begins.cumsum() - 1
-        piece = (
-            number,
-            np.arange(len(at)) - np.flatnonzero(begins)[number],
-        )  # and the place in it
-        shown = np.full(
-            [index.max() + 1 for index in piece], n_chars
-        )  # [MASK] says nothing
+        # and the place in it
+        piece = (number, np.arange(len(at)) - np.flatnonzero(begins)[number])
+        # [MASK] says nothing
+        shown = np.full([index.max() + 1 for index in piece], n_chars)
         wanted = np.zeros(shown.shape, dtype=bool)
         shown[piece] = np.minimum(inputs, n_chars)
         wanted[piece] = table.masked.ravel()[at]
         truth = table.originals.ravel()[at]
         visible = inputs < n_chars
         different = float((inputs != truth)[visible].mean())
-        prob = min(
-            different * n_chars / (n_chars - 1), 1.0
-        )  # 1 of n_chars random characters is the true one
+        # 1 of n_chars random characters is the true one
+        prob = min(different * n_chars / (n_chars - 1), 1.0)
         posterior = self.automaton.posteriors(
             torch.from_numpy(shown), torch.from_numpy(wanted), prob
         ).numpy()

@@ -14,9 +14,8 @@ from auditing.masks.texts import Masked
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import Array
 
-Call = Callable[
-    ..., Any
-]  # a function of the target's process by name: call(name, *arguments)
+# a function of the target's process by name: call(name, *arguments)
+Call = Callable[..., Any]
 
 SPECIAL = ("[PAD]", "[MASK]", "[CLS]", "[SEP]", "[UNK]")
 FORM = "a batch must be a dict with input_ids and labels, or a tuple (inputs, labels, ...), ids [batch, seq_len]"

@@ -25,10 +25,8 @@ from auditing.tests.museum.exhibit import (
     result,
 )
 
-ONLY_DIFFERENT = {
-    "selected-by-id": "frequency",
-    "selected-by-batch": "rates per batch",
-}  # bug: a recipe that has it
+# bug: a recipe that has it
+ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per batch"}
 
 
 NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors", "selected-by-call"}

@@ -72,9 +72,8 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
 
 NEVER_PADDED = frozenset({"selected-by-length"})
 AT_ENDS = frozenset({"position-dependent"})
-IN_ONE_PROCESS = {
-    "workers": 0
-}  # Folio's Masker has a generator of its own, in the training process
+# Folio's Masker has a generator of its own, in the training process
+IN_ONE_PROCESS = {"workers": 0}
 MASKERS = [
     Correct("Folio's MLM", folio_mlm),
     Correct("random", folio_masker("random"), NEVER_PADDED, IN_ONE_PROCESS),

@@ -342,9 +342,8 @@ def test_what_a_trainer_knows_is_used():
     trainer.processing_class = None
     tokens = Service(trainer).facts(MaskOptions()).tokens
     assert (tokens.n_tokens, tokens.mask) == (trainer.model.config.vocab_size, None)
-    trainer.compute_loss_func = lambda outputs, labels: (
-        None
-    )  # which may ignore any label
+    # which may ignore any label
+    trainer.compute_loss_func = lambda outputs, labels: None
     assert Service(trainer).facts(MaskOptions()).ignored is None
 
 

@@ -366,9 +366,8 @@ def test_a_stated_recipe_must_be_met():
 
 @pytest.mark.slow
 def test_roberta_means_new_masks():
-    static = TensorMasker(
-        lambda x: seeded(x, int(x.sum()))
-    )  # the same masks in every epoch
+    # the same masks in every epoch
+    static = TensorMasker(lambda x: seeded(x, int(x.sum())))
     assert_masks(static, recipe="BERT")
     with pytest.raises(AssertionError, match="static-masks"):
         assert_masks(static, recipe="RoBERTa")

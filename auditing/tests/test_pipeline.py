@@ -109,10 +109,8 @@ def test_an_ignored_label_of_0_is_right_if_that_is_padding(audit, special_first,
     functions = vars(import_target(f"{PIPELINES}/broken.py:ignored_label"))
     found = audit(SimpleNamespace(**functions, SPECIAL_FIRST=special_first))
     assert bugs(found) == ({bug} if bug else set())
-    assert bugs(found, Verdict.DIFFERS) <= {
-        *TOO_SHORT,
-        None,
-    }  # what may follow from the bug
+    # what may follow from the bug
+    assert bugs(found, Verdict.DIFFERS) <= {*TOO_SHORT, None}
 
 
 def test_a_pipeline_that_hides_nothing_is_reported_and_not_trained(audit):
@@ -161,9 +159,8 @@ def test_the_command_writes_reports_and_returns_the_exit_code(
         out.split()
     )
     assert "the sum divided by all positions" in " ".join(out.split())
-    assert err.index("[wrong-mean]") < err.index(
-        "seconds from now"
-    )  # said before training
+    # said before training
+    assert err.index("[wrong-mean]") < err.index("seconds from now")
     assert json.loads(Path("a.json").read_text())["verdict"] == "broken"
     assert "wrong-mean" in Path("a.html").read_text()
 

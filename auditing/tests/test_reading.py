@@ -77,9 +77,8 @@ def test_wrong_labels_do_not_hide_the_truth(small_play, masked):
         np.where(selected, np.roll(truth, -1, axis=1), -100),
         inputs,
     ):
-        found = truth_of(
-            read(small_play, inputs, labels)
-        )  # -1 beyond the last characters that tell the place
+        # -1 beyond the last characters that tell the place
+        found = truth_of(read(small_play, inputs, labels))
         np.testing.assert_array_equal(found[found >= 0], truth[found >= 0])
         assert (found >= 0).mean() > 0.7
 

@@ -58,9 +58,8 @@ def test_a_correct_masker_from_another_folder(folder, monkeypatch, capfd):
     assert {finding["verdict"] for finding in report["findings"]} == {"ok"}
     html = (folder / "report.html").read_text()
     assert "<svg" not in html  # pictures are of what is wrong
-    assert not re.search(
-        r"(src|href)=\"(?!data:)", html
-    )  # nothing is loaded from elsewhere
+    # nothing is loaded from elsewhere
+    assert not re.search(r"(src|href)=\"(?!data:)", html)
     assert sorted(path.name for path in folder.iterdir() if path.is_file()) == [
         "data.py",
         "report.html",
@@ -146,9 +145,8 @@ def test_a_signal_ends_the_audit_and_its_target(folder, number, code):
     ):  # the target's process has begun a call
         assert audit.poll() is None
     audit.send_signal(number)
-    assert (
-        audit.stderr.read() == ""
-    )  # ends when every process that could write has ended
+    # ends when every process that could write has ended
+    assert audit.stderr.read() == ""
     assert audit.wait(60) == code
     assert not [
         path
@@ -188,9 +186,8 @@ def test_the_terminal_report_fits_100_columns_and_json_and_html_hold_every_findi
     ]
     html = page(report())
     assert "labels &lt;where&gt; selected" in html
-    assert html.index("labels-shifted") < html.index(
-        "selected share"
-    )  # what is broken comes first
+    # what is broken comes first
+    assert html.index("labels-shifted") < html.index("selected share")
     assert html.count("<rect") == 3
     assert 'content="width=device-width' in html
     assert "prefers-color-scheme: dark" in html

@@ -59,9 +59,8 @@ def test_a_function_of_a_tensor():
     text = host.texts["text"]
     assert answer.inputs.shape == answer.labels.shape == text.ids.shape == (8, 24)
     assert (text.ids[~text.real] == PAD).all()
-    assert set(text.ids[::2, 0]) == {
-        CLS
-    }  # windows with and without special tokens at their edges
+    # windows with and without special tokens at their edges
+    assert set(text.ids[::2, 0]) == {CLS}
     assert CLS not in text.ids[1::2]
     assert SEP in text.ids[0, 1:-1]  # as between two sentences
     assert {answer.dtype, answer.is_modified, answer.is_reused} == {"int64", False}

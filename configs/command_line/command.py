@@ -59,9 +59,8 @@ class Command:
     logs: Path  # the folder for runs, absolute
     n_seeds: int = 1  # number of runs, each with its own seed
     resumed: RunFolder | None = None
-    plan: dict[str, Any] | None = (
-        None  # of the config file, by plan.py (see `runs.schema.PLAN`)
-    )
+    # of the config file, by plan.py (see `runs.schema.PLAN`)
+    plan: dict[str, Any] | None = None
 
     @property
     def comment(self) -> str:
@@ -116,9 +115,8 @@ def parse(arguments: list[str]) -> Command:
             raise ConfigError(
                 f"{word!r} is not UTF-8 text: rename the file or retype the word"
             )
-    keys_help = (
-        _keys_help() if {"-h", "--help"} & set(arguments) else ""
-    )  # it reads all presets
+    # it reads all presets
+    keys_help = _keys_help() if {"-h", "--help"} & set(arguments) else ""
     # keys and options in any order
     options, unknown = _parser(keys_help).parse_known_intermixed_args(arguments)
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):

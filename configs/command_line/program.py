@@ -16,9 +16,8 @@ from configs.references import line_of
 from distributed.launch import local_rank, rank
 from runs.terminal import in_one_line
 
-LONGEST = (
-    1_000  # characters of a line; a message that quotes the input may be much longer
-)
+# characters of a line; a message that quotes the input may be much longer
+LONGEST = 1_000
 
 if sys.stdout is None:  # closed by `>&-`; labml cannot be imported without it
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -51,9 +50,8 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     except OSError as error:
         # or Python would report it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        has_reader = not isinstance(
-            error, BrokenPipeError
-        )  # `head` stops reading early
+        # `head` stops reading early
+        has_reader = not isinstance(error, BrokenPipeError)
         if has_reader and code == 0:
             code = fail(
                 f"cannot write the output ({error.strerror}): redirect it", code=1

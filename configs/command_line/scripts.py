@@ -76,9 +76,8 @@ def run_script(
     `requirements` is the file that lists the packages of the script.
     """
     try:
-        return (
-            command(parser.parse_intermixed_args(arguments)) or 0
-        )  # options before or after RUN
+        # options before or after RUN
+        return command(parser.parse_intermixed_args(arguments)) or 0
     except InputError as error:
         return fail(error)
     except StoppedError as error:

@@ -172,9 +172,8 @@ def test_processes_divide_a_batch_into_parts(padded, begin, end):
         assert part.extras["row"].tolist() == list(range(begin, end))
         assert part.attention_mask.shape == part.inputs.shape == (end - begin, 32)
         assert part.labels.numel() == 2 * (end - begin)
-        assert (
-            part.inputs.flatten()[part.positions] == batch.inputs[0, 0]
-        ).all()  # [MASK]
+        # [MASK]
+        assert (part.inputs.flatten()[part.positions] == batch.inputs[0, 0]).all()
 
 
 def test_a_users_loss_sees_labels_that_count(corpus_file):

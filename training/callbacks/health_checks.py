@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 LEAK_STANDARD_ERRORS = 5.0
 SKIPPED_IN_A_ROW = 20
-STEPS_BETWEEN_CHECKS = (
-    64  # for skipped steps, on devices where reading their number synchronizes
-)
+# for skipped steps, on devices where reading their number synchronizes
+STEPS_BETWEEN_CHECKS = 64
 IGNORED_SHARE = 0.01
 MASKED_BY = "masking.strategy, masking.no_mask_tokens, masking.masking_prob"
 PLATEAU_EVALUATIONS = 3

@@ -30,9 +30,8 @@ class Recorder(Callback):
         self.run = run
         self.environment = environment
         self.best_path = run.checkpoints / "best.safetensors"
-        self.best: Callable[[Path], None] | None = (
-            None  # writes the best weights; None: written
-        )
+        # writes the best weights; None: written
+        self.best: Callable[[Path], None] | None = None
         self.waiting: list[Callable[[], None]] = []  # write rows and events, in order
         # the end of the program waits for it
         self.thread = ThreadPoolExecutor(1) if in_background else None

@@ -19,9 +19,8 @@ class ReferenceLosses(Callback):
     def __init__(self, run: RunFolder, references: References):
         self.run = run
         self.references = references
-        self.announced: bool | None = (
-            None  # whether all losses were known at the last announcement
-        )
+        # whether all losses were known at the last announcement
+        self.announced: bool | None = None
 
     def begin(self, trainer: Trainer) -> None:
         self._announce(trainer)

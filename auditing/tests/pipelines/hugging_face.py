@@ -7,9 +7,8 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-sys.modules.setdefault(
-    "torchvision", None
-)  # transformers imports it if it is installed, even for another PyTorch
+# transformers imports it if it is installed, even for another PyTorch
+sys.modules.setdefault("torchvision", None)
 
 from transformers import (  # noqa: E402
     BertConfig,

@@ -103,6 +103,5 @@ def target(
     return SimpleNamespace(**made | {"loss_and_logits": loss_and_logits} | functions)
 
 
-make_model, make_batches, loss_and_logits = vars(
-    target()
-).values()  # the module itself is a target too
+# the module itself is a target too
+make_model, make_batches, loss_and_logits = vars(target()).values()
