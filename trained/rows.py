@@ -16,6 +16,9 @@ from data.text.tables import has_quotes
 from trained.piped import Line
 
 WHITESPACE = re.compile(r"[ \t\r\n]*")
+CHARACTER_OF_JSON = re.compile(
+    r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL
+)
 Place = slice | None  # of a field in the text of its row
 NO_FIELD = (None, None)
 DAMAGED = (ValueError, csv.Error, OSError, EOFError, zlib.error)
@@ -35,7 +38,7 @@ class JsonRow(NamedTuple):
         place = self.places[0]
         if text == self.values[0] or place is None:
             return self.line
-        changed = json.dumps(text, ensure_ascii=self.line[place].isascii())
+        changed = json_string(text, before=self.line[place])
         return self.line[: place.start] + changed + self.line[place.stop :]
 
     def with_values(self, values: Mapping[str, Any]) -> str:
@@ -45,6 +48,18 @@ class JsonRow(NamedTuple):
         is_empty = self.line[:end].rstrip().endswith("{")
         added = json.dumps(values, ensure_ascii=self.line.isascii())[1:-1]
         return self.line[:end] + ", " * (not is_empty) + added + self.line[end:]
+
+
+def json_string(text: str, before: str) -> str:
+    """A text as a string of JSON, with the escapes of the string `before`."""
+    forms = {}
+    for form in CHARACTER_OF_JSON.findall(before[1:-1]):
+        forms[json.loads(f'"{form}"')] = form
+    for character in {*text}.difference(forms):
+        form = json.dumps(character, ensure_ascii=before.isascii())
+        forms[character] = form[1:-1]
+
+    return '"' + "".join(map(forms.__getitem__, text)) + '"'
 
 
 class Dialect(NamedTuple):

@@ -5,9 +5,14 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import generate
 import predict
@@ -123,7 +128,7 @@ def test_unknown_characters_are_told(plain, printed, capsys):
     assert error.startswith("2 unknown")
 
 
-JSON_ROWS = r"""{"id":1.50,"meta":{"body": "the c_t \u4E2D"}, "t\n":[1, {"a":"}"}]}
+JSON_ROWS = r"""{"id":1.50,"meta":{"body": "the c_t \u4E2D \ud83d\uDE00\/"}, "t\n":[1, {"a":"}"}]}
 
  {"meta":{"body":"one\nt_o"} ,"id":  2 }
 {"id":3,"meta":{"body":null}}
@@ -136,11 +141,11 @@ def test_rows_of_json_keep_what_is_not_a_blank(plain, printed, piped):
     filled = [json.loads(line) for line in output.split("\r\n") if line]
     first, second, *_ = (each["meta"]["body"] for each in filled[:2])
 
-    assert first == "the cat 中"
+    assert first == "the cat 中 😀/"
     assert second.startswith("one\nt")
     assert len(second) == len("one\nt_o")
 
-    changed = output.replace(json.dumps(first), r'"the c_t \u4E2D"')
+    changed = output.replace("the cat", "the c_t")
     assert changed.replace(json.dumps(second), r'"one\nt_o"') == JSON_ROWS
 
 
@@ -246,6 +251,131 @@ def test_rows_come_as_they_arrive():
     arrived = [([row.values[0] for row in batch], n_sent) for batch in rows]
 
     assert arrived == [(["1\n2", "3"], 3), (["4"], 5)]
+
+
+ODD = [
+    *TEXTS,
+    "👩‍👩‍👧",
+    "\\n",
+    "\\",
+    '"',
+    "'",
+    ",",
+    ";",
+    "\t",
+    "\r",
+    "\n",
+    "{",
+    "[MASK]",
+    "&amp;",
+]
+ODD_TEXTS = st.lists(
+    st.sampled_from([*ODD, BLANK]) | st.text(st.characters(codec="utf-8"), max_size=8),
+    max_size=6,
+).map("".join)
+any_texts = given(st.lists(ODD_TEXTS, min_size=1, max_size=5), st.booleans())
+few_runs = settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+class Format(NamedTuple):
+    """Rows around texts, with blanks in fields that are not filled."""
+
+    header: str
+    before: str
+    encode: Callable[[str], str]
+    after: str
+    end: str = "\r\n"
+    added: str = ""  # to the header
+    scores: str = ""  # a pattern
+
+
+def quoted(text):
+    return '"' + text.replace('"', '""') + '"'
+
+
+NUMBER = r"-?[\d.]+"
+JSON = Format(
+    "",
+    f'{{"{BLANK}" : [1.0, {{"text": "\\/{BLANK}"}}], "text":',
+    json.dumps,
+    "\t",
+    "}\n",
+    scores=f', "score": {NUMBER}, "score_per_character": {NUMBER}',
+)
+CSV = Format(
+    'id,text,"mo\nre"',
+    f'"{BLANK},\r\n",',
+    quoted,
+    f',a "b" {BLANK}',
+    added=",score,score_per_character",
+    scores=f",{NUMBER},{NUMBER}",
+)
+TABLES = {
+    "JSON": JSON,
+    "JSON in UTF-8": JSON._replace(encode=partial(json.dumps, ensure_ascii=False)),
+    "CSV": CSV,
+    "TSV": Format(
+        "\ufefftext\tid",
+        "",
+        quoted,
+        f"\t {BLANK} ",
+        added="\tscore\tscore_per_character",
+        scores=f"\t{NUMBER}\t{NUMBER}",
+    ),
+}
+LINES_OF_TEXT = Format("", "", lambda text: text.replace("\n", ""), "")
+of_tables = pytest.mark.parametrize("form", TABLES.values(), ids=TABLES)
+of_formats = pytest.mark.parametrize(
+    "form", [*TABLES.values(), LINES_OF_TEXT], ids=[*TABLES, "lines"]
+)
+
+
+def rows_of(form, texts):
+    rows = [form.before + form.encode(text) + form.after + form.end for text in texts]
+    header = form.header + form.end if form.header else ""
+    return header + "".join(rows)
+
+
+@of_formats
+@few_runs
+@any_texts
+def test_all_but_the_blanks_is_the_same(plain, printed, piped, form, texts, raw):
+    if not raw:  # a backslash before a blank is an escape
+        texts = [re.sub(r"\\+(?=<\?>)", "", text) for text in texts]
+    words = ["--blank", BLANK, *["--raw"] * raw]
+    if form != LINES_OF_TEXT:
+        words += ["--column", "text"]
+    piped(rows_of(form, texts).encode())
+    output = printed(predict.main, plain.run.path, *words)
+
+    pattern = re.escape(form.header + form.end if form.header else "")
+    for text in texts:
+        around = map(re.escape, form.encode(text).split(BLANK))
+        filled = r"(?:\\n|[\s\S])".join(around)
+        pattern += re.escape(form.before) + filled + re.escape(form.after + form.end)
+
+    assert re.fullmatch(pattern, output)
+
+
+@of_tables
+@few_runs
+@any_texts
+def test_scores_are_added_to_rows_that_stay(plain, printed, piped, form, texts, raw):
+    piped(rows_of(form, texts).encode())
+    words = ["--score", "--column", "text", *["--raw"] * raw]
+    output = printed(predict.main, plain.run.path, *words)
+
+    header = form.header + form.added + form.end if form.header else ""
+    pattern = re.escape(header)
+    for text in texts:
+        row = form.before + form.encode(text) + form.after
+        pattern += re.escape(row) + form.scores + re.escape(form.end)
+
+    assert re.fullmatch(pattern, output)
 
 
 def probabilities_one_by_one(trained, text):
