@@ -62,7 +62,7 @@ def documents_of(path: Path, kind: str, column: str, size: int) -> Iterator[list
     pieces = decoded(path, size)
     if kind == JSON:
         return _of_json(pieces, column)
-    return _of_csv(pieces, kind, column, size)
+    return _of_csv(_rows_of_csv(pieces, kind), column, size)
 
 
 def _chosen(kinds: Mapping[str, str], column: str, otherwise: str) -> str:
@@ -221,68 +221,56 @@ def _next_value(text: str, offset: int) -> int:
 
 
 def rows_of(path: Path, size: int) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON, CSV or TSV file; a field is None where a row of CSV ends early, and those
-    beyond the header are under None.
+    """The rows of a JSON, CSV or TSV file.
 
     Raises UnusableFileError if the file is damaged, or of another kind.
     """
     kind = kind_of(path)
     pieces = decoded(path, size)
     if kind == JSON:
-        for rows in _rows_of_json(pieces):
-            yield from rows
-    elif kind in (CSV, TSV):
-        begin = next(pieces)
-        lines = _with_ends(chain([begin], pieces))
-        reader = csv.DictReader(lines, **_options(begin, kind))
-        names = reader.fieldnames or []
-        if len({*names}) < len(names):
-            raise UnusableFileError(f"has two columns of one name: {', '.join(names)}")
-        try:
-            yield from reader
-        except csv.Error as error:
-            raise UnusableFileError(
-                f"has no {kind} in line {reader.line_num} ({error})"
-            ) from None
-    else:
+        return chain.from_iterable(_rows_of_json(pieces))
+    if kind not in (CSV, TSV):
         raise UnusableFileError(f"is {kind}, and no CSV, TSV or JSON lines")
 
+    rows = _rows_of_csv(pieces, kind)
+    names = next(rows)
+    if len({*names}) < len(names):
+        raise UnusableFileError(f"has two columns of one name: {', '.join(names)}")
+    return (dict(zip(names, row, strict=True)) for row in rows)
 
-def _of_csv(
-    pieces: Iterator[str], kind: str, column: str, size: int
-) -> Iterator[list[str]]:
+
+def _of_csv(rows: Iterator[list[str]], column: str, size: int) -> Iterator[list[str]]:
+    names = next(rows)
+    index = names.index(_chosen(dict.fromkeys(names, "text"), column, NO_NAMES))
+    return in_batches((row[index] for row in rows if row[index]), size)
+
+
+def _rows_of_csv(pieces: Iterator[str], kind: str) -> Iterator[list[str]]:
+    """The names of the fields, and the rows."""
     begin = next(pieces)
-    lines = _with_ends(chain([begin], pieces))
-    reader = csv.reader(lines, **_options(begin, kind))
-    names = next(reader)
-    kinds = dict.fromkeys(names, "text")
-    index = names.index(_chosen(kinds, column, NO_NAMES))
+    header, *_ = begin.split("\n", 1)
+    delimiter = "\t" if kind == TSV else delimiter_of(header)
+    is_quoted = delimiter != "\t" or has_quotes(begin)
+    reader = csv.reader(
+        _with_ends(chain([begin], pieces)),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
+    n_fields = 0
     try:
-        yield from in_batches(_fields(reader, index, len(names)), size)
+        for row in filter(None, reader):
+            n_fields = n_fields or len(row)
+            if len(row) != n_fields:
+                raise UnusableFileError(
+                    f"has {len(row)} fields in line {reader.line_num}, but {n_fields} in its"
+                    " first: quote fields that contain commas"
+                )
+            yield row
     except csv.Error as error:
         raise UnusableFileError(
             f"has no {kind} in line {reader.line_num} ({error})"
         ) from None
-
-
-def _fields(reader: Any, index: int, n_fields: int) -> Iterator[str]:
-    """The field `index` of each row that has text in it."""
-    for row in reader:
-        if row and len(row) != n_fields:
-            raise UnusableFileError(
-                f"has {len(row)} fields in line {reader.line_num}, but {n_fields} in its first"
-            )
-        if row and row[index]:
-            yield row[index]
-
-
-def _options(begin: str, kind: str) -> dict[str, Any]:
-    """How to read a table that begins like this."""
-    header, *_ = begin.split("\n", 1)
-    delimiter = "\t" if kind == TSV else delimiter_of(header)
-    is_quoted = delimiter != "\t" or has_quotes(begin)
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-    return {"delimiter": delimiter, "quoting": quoting, "strict": True}
 
 
 def _with_ends(pieces: Iterable[str]) -> Iterator[str]:
