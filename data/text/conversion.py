@@ -7,6 +7,7 @@ is done, `done.json`, with the type and how often each id occurs.
 """
 
 from collections.abc import Callable
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,13 +50,10 @@ def convert(
     `separator` is the id that follows each document. `n_bytes_done` is called with the number of
     bytes of the text that have been converted since its last call. Raises CorpusError or OSError.
     """
-    n_ids = vocabulary.n_ids_in_text
-    largest = max(n_ids - 1, separator or 0)
+    largest = max(vocabulary.n_ids_in_text - 1, separator or 0)
     dtype = np.min_scalar_type(largest)
-    borders = chunks(split)
 
-    def converted(first: int, last: int) -> dict[str, Converted]:
-        chunk = slice(first, last)
+    def converted(chunk: range) -> dict[str, Converted]:
         return parts_of(normal, split, chunk, vocabulary, separator, dtype)
 
     names = []
@@ -63,17 +61,17 @@ def convert(
         names += [f"{name}.ids", f"{name}.ends"]
     with growing_files(folder, names, key="") as output:
         n_done = output.state.get("chunks", 0)
-        n_bytes_done(int(split.n_bytes[: borders[n_done]].sum(dtype=np.int64)))
-        pairs = zip(borders[n_done:-1], borders[n_done + 1 :], strict=True)
-        for parts in parallel_map(lambda pair: converted(*pair), pairs):
+        all_chunks = chunks(split)
+        begins = np.append(split.begins, len(normal.text))
+        n_bytes_done(int(begins[all_chunks[n_done - 1].stop]) if n_done else 0)
+        left = all_chunks[n_done:]
+        for chunk, parts in zip(left, parallel_map(converted, left), strict=True):
             for name, part in parts.items():
                 file = output.files[f"{name}.ids"]
                 n_before = file.tell() // dtype.itemsize
                 file.write(part.ids.data)
                 output.files[f"{name}.ends"].write((part.ends + n_before).data)
-            n_bytes_done(
-                int(split.n_bytes[borders[n_done] : borders[n_done + 1]].sum())
-            )
+            n_bytes_done(int(begins[chunk.stop] - begins[chunk.start]))
             n_done += 1
             if output.is_time_to_note():
                 output.note({"chunks": n_done})
@@ -83,24 +81,25 @@ def convert(
     write_json(folder / DONE, {"dtype": dtype.name, "counts": counts})
 
 
-def chunks(split: Split) -> list[int]:
-    """The pieces at which chunks begin, and the number of pieces."""
+def chunks(split: Split) -> list[range]:
+    """The numbers of the pieces of each chunk."""
     n = len(split.begins)
     total = int(split.n_bytes.sum(dtype=np.int64))
     borders = np.searchsorted(split.begins, range(0, total, CHUNK))
-    return np.unique([*borders, n]).tolist()
+    return list(starmap(range, pairwise(np.unique([*borders, n]).tolist())))
 
 
 def parts_of(
     normal: NormalForm,
     split: Split,
-    chunk: slice,
+    numbers: range,
     vocabulary: Vocabulary,
     separator: int | None,
     dtype: np.dtype,
 ) -> dict[str, Converted]:
     """The ids of consecutive pieces, for each part of the split."""
-    begin = int(split.begins[chunk][0])
+    chunk = slice(numbers.start, numbers.stop)
+    begin = int(split.begins[numbers.start])
     end = begin + int(split.n_bytes[chunk].sum())
     text = normal.text[begin:end].decode()
     part = split.part[chunk]

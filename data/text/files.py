@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from runs.errors import InputError
+
+Text = TypeVar("Text", str, bytes)
 
 SAMPLE = 65_536  # bytes at the beginning of a file, which say what it is
 ROWS_OF_SAMPLE = 20
@@ -180,8 +182,8 @@ def parts_of(
     yield [rest.rstrip("\n")]
 
 
-def in_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Texts in lists of `size` characters or more, except for the last one."""
+def in_batches(texts: Iterable[Text], size: int) -> Iterator[list[Text]]:
+    """Texts in lists of `size` characters or bytes or more, except for the last one."""
     batch = []
     n_chars = 0
     for text in texts:

@@ -4,11 +4,11 @@ A document is a set of shingles, which are hashes of WORDS words in a row. Its s
 smallest of them. Two documents are near copies if their sketches share most of their hashes.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from data.text.files import in_batches
 from data.text.normal_form import NormalForm
 from data.text.parallel import parallel_map
 from data.text.split import TRAINING, VALIDATION, Split
@@ -35,6 +35,7 @@ class NearCopies(NamedTuple):
 class Sketches(NamedTuple):
     """The hashes of many documents, in ascending order of both."""
 
+    n_documents: int
     documents: np.ndarray  # [n_hashes] the number of the document of each hash
     hashes: np.ndarray  # [n_hashes]
 
@@ -67,30 +68,22 @@ def sketches_of(normal: NormalForm, split: Split, pieces: np.ndarray) -> Sketche
     lengths = np.minimum(split.n_bytes[pieces], LONGEST).astype(np.int64)
     begins = split.begins[pieces]
 
-    def texts() -> Iterator[tuple[int, list[bytes]]]:
-        batch = []
-        n_bytes = 0
-        n_done = 0
-        for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
-            batch.append(normal.text[begin : begin + length])
-            n_bytes += length
-            if n_bytes > CHUNK:
-                yield n_done, batch
-                n_done += len(batch)
-                batch = []
-                n_bytes = 0
-        yield n_done, batch
-
+    texts = (
+        normal.text[begin : begin + length]
+        for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True)
+    )
     documents = []
     hashes = []
-    for sketches in parallel_map(lambda item: sketched(*item), texts()):
-        documents.append(sketches.documents)
+    n_done = 0
+    for sketches in parallel_map(sketched, in_batches(texts, CHUNK)):
+        documents.append(sketches.documents + n_done)
         hashes.append(sketches.hashes)
-    return Sketches(np.concatenate(documents), np.concatenate(hashes))
+        n_done += sketches.n_documents
+    return Sketches(n_done, np.concatenate(documents), np.concatenate(hashes))
 
 
-def sketched(first: int, texts: list[bytes]) -> Sketches:
-    """The sketches of some documents; `first` is the number of the first one.
+def sketched(texts: list[bytes]) -> Sketches:
+    """The sketches of some documents.
 
     A word begins after a space, or is a character of three or more bytes, as in Chinese.
     """
@@ -103,7 +96,7 @@ def sketched(first: int, texts: list[bytes]) -> Sketches:
     document = np.searchsorted(ends, words, side="left")
     n = len(words) - WORDS + 1
     if n < 1:
-        return Sketches(np.empty(0, np.int64), np.empty(0, np.uint64))
+        return Sketches(len(texts), np.empty(0, np.int64), np.empty(0, np.uint64))
 
     # of the text up to each byte: the sum of its bytes times powers of BASE
     powers = np.full(len(content), BASE, np.uint64).cumprod()
@@ -127,7 +120,7 @@ def sketched(first: int, texts: list[bytes]) -> Sketches:
     document = document[is_new]
     rank = np.arange(len(document)) - np.searchsorted(document, document)
     in_sketch = rank < SKETCH
-    return Sketches(first + document[in_sketch], hashes[is_new][in_sketch])
+    return Sketches(len(texts), document[in_sketch], hashes[is_new][in_sketch])
 
 
 def near(ours: Sketches, theirs: Sketches) -> np.ndarray:
@@ -141,6 +134,7 @@ def near(ours: Sketches, theirs: Sketches) -> np.ndarray:
     equal = np.arange(n_equal.sum()) + (begins - before).repeat(n_equal)
     pairs = np.stack([ours.documents.repeat(n_equal), theirs.documents[order[equal]]])
     pairs, n_shared = np.unique(pairs, axis=1, return_counts=True)
-    sizes = [np.bincount(each.documents, minlength=1) for each in (ours, theirs)]
-    larger = np.maximum(sizes[0][pairs[0]], sizes[1][pairs[1]])
+    our_sizes = np.bincount(ours.documents, minlength=1)[pairs[0]]
+    their_sizes = np.bincount(theirs.documents, minlength=1)[pairs[1]]
+    larger = np.maximum(our_sizes, their_sizes)
     return np.unique(pairs[0][n_shared >= SHARE * larger])

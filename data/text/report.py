@@ -1,17 +1,12 @@
 """What a run on documents uses, in at most six lines."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 
 from data.corpus import Corpus
 from data.text.near_copies import NearCopies, near_copies
-from data.text.stored import VERSION, StoredText, StoredTokens
+from data.text.stored import StoredText, StoredTokens
 from data.tokens.choose import share_lost
 from data.vocabulary import Vocabulary
-from runs.files import reporting_os_errors, write_json
-from runs.reading import read_bytes
 
 NAMED = 3  # reasons for which files are left out
 
@@ -30,7 +25,9 @@ def text_report(
     lines = [lost] if lost else []
     stored = corpus.stored
     if stored and tokens and stored.has_documents:
-        near = kept_near_copies(stored)
+        near = NearCopies(
+            *stored.kept("near", lambda: near_copies(stored.normal, stored.split))
+        )
         lines = [
             stored.contents,
             lengths(stored, tokens, vocabulary),
@@ -93,15 +90,3 @@ def near_line(near: NearCopies) -> str:
     if near.share_of_training < 1:
         line += f", among {near.share_of_training:.1%} of its documents"
     return line
-
-
-def kept_near_copies(stored: StoredText) -> NearCopies:
-    """From the cache, or counted now."""
-    path: Path = stored.cache / f"near-{VERSION}-{stored.sha256[:16]}.json"
-    try:
-        return NearCopies(*json.loads(read_bytes(path)))
-    except (OSError, ValueError, TypeError):
-        near = near_copies(stored.normal, stored.split)
-        with reporting_os_errors(stored.announce, str(path)):
-            write_json(path, near)
-        return near

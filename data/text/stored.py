@@ -18,7 +18,7 @@ from tqdm import tqdm
 from data.text.conversion import DONE, PARTS, convert
 from data.text.normal_form import NormalForm, Read, normalize
 from data.text.sources import CorpusError, Listing, Reading, Source, read_blocks
-from data.text.split import TRAINING, VALIDATION, Split, split
+from data.text.split import TRAINING, Split, split
 from data.vocabulary import SEP, Vocabulary
 from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes
@@ -221,17 +221,23 @@ class StoredText:
     def samples(self) -> tuple[str, str]:
         """SAMPLE characters of the training and of the validation part, in pieces spread over it;
         or the whole part. Documents are in lines of their own."""
-        path = self.cache / f"samples-{VERSION}-{self.sha256[:16]}.json"
-        try:
-            training, validation = json.loads(read_bytes(path))
-        except (OSError, ValueError):
-            between = "\n" if self.has_documents else ""
-            training = between.join(self.sample_of(TRAINING))
-            validation = between.join(self.sample_of(VALIDATION))
-            with reporting_os_errors(self.announce, str(path)):
-                write_json(path, [training, validation])
-
+        between = "\n" if self.has_documents else ""
+        training, validation = self.kept(
+            "samples",
+            lambda: [between.join(self.sample_of(part)) for part in PARTS.values()],
+        )
         return training, validation
+
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """A result in JSON, from the cache or computed now."""
+        path = self.cache / f"{name}-{VERSION}-{self.sha256[:16]}.json"
+        try:
+            return json.loads(read_bytes(path))
+        except (OSError, ValueError):
+            result = compute()
+            with reporting_os_errors(self.announce, str(path)):
+                write_json(path, result)
+            return result
 
     def sample_of(self, part: int) -> list[str]:
         """The documents, or parts of them, in the sample of a part of the split."""

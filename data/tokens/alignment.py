@@ -1,6 +1,5 @@
 """Which characters of a text its tokens stand for."""
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,9 +16,8 @@ class Alignment:
 
     text: str
     ids: np.ndarray  # [n_tokens]
-    spans: (
-        np.ndarray
-    )  # [n_tokens, 2], the offsets of the first character and past the last
+    # [n_tokens, 2], the offsets of the first character and past the last
+    spans: np.ndarray
 
     @cached_property
     def is_space(self) -> np.ndarray:
@@ -61,9 +59,7 @@ class Alignment:
 
     def mean_lengths(self) -> dict[int, float]:
         """The mean length of each id in the text."""
-        sums = np.bincount(self.ids, self.lengths)
-        counts = np.bincount(self.ids)
-        return {int(i): sums[i] / counts[i] for i in counts.nonzero()[0]}
+        return means(self.ids, self.lengths)
 
     def after_space(self) -> dict[int, bool]:
         """Whether an id mostly begins with a space or follows one that has no token. Leaves out
@@ -72,10 +68,12 @@ class Alignment:
         ends_after = np.append(begins[1:], len(self.text))
         is_whole = (self.ends_before <= begins) & (ends <= ends_after) & (begins < ends)
         starts = np.maximum(begins - 1, self.ends_before)[is_whole]
-        counts: dict[int, Counter[bool]] = defaultdict(Counter)
-        for i, spaced in zip(
-            self.ids[is_whole].tolist(), self.is_space[starts].tolist(), strict=True
-        ):
-            counts[i][spaced] += 1
+        shares = means(self.ids[is_whole], self.is_space[starts])
+        return {i: share > 0.5 for i, share in shares.items()}
 
-        return {i: each[True] > each[False] for i, each in counts.items()}
+
+def means(ids: np.ndarray, values: np.ndarray) -> dict[int, float]:
+    """The mean of the values `[n_tokens]` of each id."""
+    sums = np.bincount(ids, values)
+    counts = np.bincount(ids)
+    return {int(i): float(sums[i] / counts[i]) for i in counts.nonzero()[0]}
