@@ -78,8 +78,8 @@ def split(
     up_to = np.searchsorted(folder, range(n_folders), side="right")
     whole = Split(
         begins=np.cumsum(pieces["n_bytes"], dtype=np.int64) - pieces["n_bytes"],
-        n_bytes=pieces["n_bytes"],
-        n_chars=pieces["n_chars"],
+        n_bytes=pieces["n_bytes"].copy(),
+        n_chars=pieces["n_chars"].copy(),
         is_end=pieces["is_end"].copy(),
         part=part.repeat(last - first + 1),
         n_copies=int((part == LEFT_OUT).sum()),
@@ -123,22 +123,27 @@ def cut(whole: Split, normal: NormalForm, first: int, last: int, n: int) -> None
     the others to validation."""
     ends = whole.n_chars[first : last + 1].cumsum(dtype=np.int64)
     piece = first + int(np.searchsorted(ends, n))
-    n_in_piece = n - int(ends[piece - first] - whole.n_chars[piece])
+    n_chars = int(whole.n_chars[piece])
+    n_in_piece = n - int(ends[piece - first]) + n_chars
     begin = int(whole.begins[piece])
     content = normal.text[begin : begin + int(whole.n_bytes[piece])]
     n_bytes = len(content.decode()[:n_in_piece].encode())
 
     whole.part[first : piece + 1] = TRAINING
     whole.part[piece + 1 : last + 1] = VALIDATION
+    is_last = bool(whole.is_end[piece])
+    whole.is_end[piece] = True
     if n_bytes == len(content):
-        whole.is_end[piece] = True
         return
 
-    whole.begins = np.insert(whole.begins, piece + 1, begin + n_bytes)
-    for name, n_first in {"n_bytes": n_bytes, "n_chars": n_in_piece}.items():
-        sizes = getattr(whole, name)
-        sizes = np.insert(sizes, piece + 1, sizes[piece] - n_first)
-        sizes[piece] = n_first
-        setattr(whole, name, sizes)
-    whole.is_end = np.insert(whole.is_end, piece, True)
-    whole.part = np.insert(whole.part, piece + 1, VALIDATION)
+    whole.n_bytes[piece] = n_bytes
+    whole.n_chars[piece] = n_in_piece
+    rest = {
+        "begins": begin + n_bytes,
+        "n_bytes": len(content) - n_bytes,
+        "n_chars": n_chars - n_in_piece,
+        "is_end": is_last,
+        "part": VALIDATION,
+    }
+    for name, value in rest.items():
+        setattr(whole, name, np.insert(getattr(whole, name), piece + 1, value))

@@ -241,25 +241,18 @@ class StoredText:
 
     def sample_of(self, part: int) -> list[str]:
         """The documents, or parts of them, in the sample of a part of the split."""
-        split = self.split
-        numbers = np.flatnonzero(split.part == part)
-        ends = split.n_chars[numbers].cumsum(dtype=np.int64)
-        texts = [""]
+        numbers = np.flatnonzero(self.split.part == part)
+        ends = self.split.n_chars[numbers].cumsum(dtype=np.int64)
+        begins = ends - self.split.n_chars[numbers]
+        texts = []
         for wanted in pieces(int(ends[-1])) if len(ends) else []:
-            first, last = np.searchsorted(
-                ends, [wanted.start, wanted.stop - 1], "right"
-            )
-            for i in range(first, last + 1):
-                number = numbers[i]
-                offset = int(ends[i] - split.n_chars[number])
-                begin = max(wanted.start - offset, 0)
-                texts[-1] += self.piece(number, begin, wanted.stop - offset)
-                if split.is_end[number]:
-                    texts.append("")
-            if self.has_documents:
-                texts.append("")
-
-        return [text for text in texts if text]
+            first = np.searchsorted(ends, wanted.start, "right")
+            last = np.searchsorted(begins, wanted.stop)
+            for i in range(first, last):
+                begin = max(wanted.start - int(begins[i]), 0)
+                text = self.piece(numbers[i], begin, wanted.stop - int(begins[i]))
+                texts.append(text)
+        return texts
 
     def piece(self, number: int, first: int = 0, last: int | None = None) -> str:
         """The text of a piece of the split, from its character `first` to `last`."""
