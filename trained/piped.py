@@ -118,9 +118,7 @@ def read_until_error(
     results: list[tuple[Item, T]] = []
     for item in items:
         try:
-            texts = item.texts()
-            "".join(texts).encode()  # JSON may escape lone surrogates
-            results.append((item, read(texts)))
+            results.append((item, read(item.texts())))
         except UnicodeError:
             return results, f"{item.name} is not UTF-8 text"
         except ValueError as error:

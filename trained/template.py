@@ -20,6 +20,7 @@ from data.vocabulary import MASK, Vocabulary
 
 UNREADABLE = -1  # in place of the id of a text without one; models read [MASK]
 MOST_BLANKS = 10_000  # of a text; a pass of the model fills one blank of each window
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can escape
 LINE_BREAK = re.compile(r"(\\?)\\n")
 CHARACTER = re.compile(".", re.DOTALL)
 CHARACTER_OF_LINE = re.compile(r"\\?\\n|.", re.DOTALL)
@@ -40,6 +41,7 @@ class Notation:
 
     def read(self, text: str) -> str:
         """The text that models read in place of plain text."""
+        text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
         if not self.has_line_breaks:
             return text
         return LINE_BREAK.sub(lambda match: r"\n" if match[1] else "\n", text)

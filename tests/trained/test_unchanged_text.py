@@ -149,6 +149,19 @@ def test_rows_of_json_keep_what_is_not_a_blank(plain, printed, piped):
     assert changed.replace(json.dumps(second), r'"one\nt_o"') == JSON_ROWS
 
 
+@of_all_tokens
+@pytest.mark.parametrize("words", [[], ["--score"]])
+def test_half_a_character_of_json_is_unknown(trained, printed, piped, words):
+    """Such as from a text that was cut in the middle of an emoji."""
+    row = r'{"text": "the cat \uD83D'
+    piped(f'{row} sat"}}\n{row} s_t"}}'.encode())
+    words = [trained.run.path, "--column", "text", *words]
+    first, second = printed(predict.main, *words).splitlines()
+
+    assert first.startswith(f'{row} sat"')
+    assert second.startswith(f"{row} s")
+
+
 CSV_ROWS = """id;"text";more\r
 1;"the c_t; ""he"" said\r
 no";"x"\r
