@@ -96,12 +96,10 @@ def tasks_with_ceilings() -> dict[str, Any]:
 def accuracy_of_probe(trained: Trained, task: Task) -> float:
     """The share of right answers of a probe; the seed of the run draws the labelled examples."""
     examples = task.draw(LABELS, trained.values["seed"])
-    labelled, test = (
-        units(task, part, trained.longest_text) for part in (examples, task.test)
-    )
+    labelled, test = (units(task, part) for part in (examples, task.test))
     ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
     probe = probed(
-        Classifier(trained.model, len(label_names(task)), task.kind),
+        Classifier(trained.model, len(label_names(task)), task.kind, trained.longest),
         ids,
         labelled.labels,
     )

@@ -102,7 +102,7 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
         tasks[name] = {
             "scores": scores,
             "gains": gains,
-            "ceiling": ceiling_of(task, trained),
+            "ceiling": ceiling_of(task),
         }
 
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}

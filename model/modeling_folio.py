@@ -95,7 +95,7 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
     config_class = FolioConfig
     _tied_weights_keys = ModernBertForMaskedLM._tied_weights_keys
     n_vectors = 1  # per text or token
-    largest_alphabet = 512  # whose log-probabilities are read
+    largest_alphabet = 512  # whose probabilities are read
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
@@ -105,12 +105,10 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
             config.hidden_size, config.vocab_size, bias=config.decoder_bias
         )
         n_tokens = config.vocab_size - 1  # without the added [UNK]
-        self.reads_expected = n_tokens <= self.largest_alphabet
-        n_features = (
-            (config.num_hidden_layers + 1) * config.hidden_size
-            + 1
-            + 2 * n_tokens * self.reads_expected
-        )
+        self.reads_surprise = n_tokens <= self.largest_alphabet
+        self.reads_expected = self.reads_surprise and self.n_vectors == 1
+        n_features = (config.num_hidden_layers + 1) * config.hidden_size
+        n_features += self.reads_surprise + 2 * n_tokens * self.reads_expected
         self.output = nn.Linear(self.n_vectors * n_features, len(config.id2label or {}))
         self.post_init()
 
@@ -128,13 +126,15 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         inputs = states.hidden_states[: self.config.num_hidden_layers]
         last = states.last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        added_token = self.config.vocab_size - 1
-        symbols = input_ids.masked_fill(
-            input_ids == added_token, self.config.mask_token_id
-        )
-        logits = self.decoder(self.head(last))[..., :-1]  # without added_token
-        expected = logits.log_softmax(-1)
-        x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
+        x = torch.cat([*inputs, last], -1)
+        if self.reads_surprise:
+            added_token = self.config.vocab_size - 1
+            symbols = input_ids.masked_fill(
+                input_ids == added_token, self.config.mask_token_id
+            )
+            logits = self.decoder(self.head(last))[..., :-1]  # without added_token
+            expected = logits.log_softmax(-1)
+            x = torch.cat([x, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
         if self.reads_expected:
             visible = expected * mask.unsqueeze(-1)
             of_next = F.pad(visible[:, 1:], (0, 0, 0, 1))
@@ -156,7 +156,6 @@ class FolioForSequenceClassification(FolioForTokenClassification):
     num_labels]`."""
 
     n_vectors = 3
-    largest_alphabet = 0
 
     def read(self, x: Tensor, mask: Tensor) -> Tensor:
         is_text = mask.bool().unsqueeze(-1)

@@ -7,7 +7,6 @@ probe left out.
 
 import copy
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,8 @@ EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
-MANY_UNITS = 2_000  # from here on one fold is enough
+MANY_UNITS = 500  # from here on one fold is enough
+MAX_WINDOWS = 8  # of a long text, that one step of fine-tuning reads
 MAX_CHARACTERS = 262_144  # whose features a probe computes
 # that a probe is fitted on, and that its candidates are compared on
 MAX_UNITS = 16_384
@@ -76,10 +76,11 @@ def probed(
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
         fold = folds_of(labels, classifier.kind)[kept]
-        candidates = product(columns_of(classifier), INVERSE_PENALTIES)
-        if classifier.chosen:
-            candidates = [classifier.chosen]
-        classifier.chosen, model = regression(features, target, fold, list(candidates))
+        classifier.chosen = classifier.chosen or best_candidate(
+            features, target, fold, columns_of(classifier)
+        )
+        columns, c = classifier.chosen
+        model = fitted(features[:, columns], target, c)
         coefficients = model.coef_
         intercepts = model.intercept_
         if len(model.classes_) == 2:  # scikit-learn has one row for two labels
@@ -99,66 +100,80 @@ def probed(
     return classifier
 
 
-# several threads would wait for each other at each of many small products
-@threadpool_limits.wrap(limits=1)
-def regression(
+def best_candidate(
     features: np.ndarray,
     target: np.ndarray,
     fold: np.ndarray,
-    candidates: Sequence[Candidate],
-) -> tuple[Candidate, LogisticRegression]:
-    """The candidate that predicts the labels `target` of a `fold` best from the other folds, and
-    the regression with it on all `features` `[n_units, n_features]`.
+    choices: Sequence[np.ndarray],
+) -> Candidate:
+    """The columns of `features` `[n_units, n_features]`, and the inverse penalty, that predict the
+    labels `target` of a `fold` best from the other folds.
 
     The log-likelihood decides: the accuracy on few units has large steps, and often a tie.
     """
     folds = range(FOLDS if len(target) < MANY_UNITS else 1)
     step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
-    some = features[::step]
-    labels = target[::step]
+    features = features[::step]
+    target = target[::step]
     fold = fold[::step]
-
-    def log_likelihood(candidate: Candidate) -> float:
-        columns, c = candidate
-        of_folds = []
+    totals = np.zeros((len(choices), len(INVERSE_PENALTIES)))
+    for i, columns in enumerate(choices):
         for left_out in folds:
             inner = fold != left_out
-            if inner.all() or len(set(labels[inner])) < 2:
-                continue
-            model = fitted(some[inner][:, columns], labels[inner], c, tol=1e-3)
-            probabilities = np.zeros((int((~inner).sum()), labels.max() + 1))
-            probabilities[:, model.classes_] = model.predict_proba(
-                some[~inner][:, columns]
-            )
-            of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
-            of_folds.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
+            if not inner.all() and len(set(target[inner])) > 1:
+                totals[i] += log_likelihoods(features[:, columns], target, inner)
 
-        return float(np.mean(of_folds)) if of_folds else -np.inf
-
-    best = (
-        candidates[0] if len(candidates) == 1 else max(candidates, key=log_likelihood)
-    )
-    columns, c = best
-
-    return best, fitted(features[:, columns], target, c)
+    i, j = divmod(int(totals.argmax()), len(INVERSE_PENALTIES))
+    return choices[i], INVERSE_PENALTIES[j]
 
 
+# several threads would wait for each other at each of many small products
+@threadpool_limits.wrap(limits=1)
+def log_likelihoods(
+    features: np.ndarray, target: np.ndarray, inner: np.ndarray
+) -> list[float]:
+    """The mean log-likelihood of the labels that are not `inner`, by regressions on those that are,
+    for each inverse penalty."""
+    known, left_out, _ = in_span(features[inner], features[~inner])
+    labels = target[~inner]
+    model = LogisticRegression(max_iter=1_000, tol=1e-3, warm_start=True)
+    means = []
+    for c in INVERSE_PENALTIES:
+        model.set_params(C=c).fit(known, target[inner])
+        probabilities = np.zeros((len(labels), target.max() + 1))
+        probabilities[:, model.classes_] = model.predict_proba(left_out)
+        of_labels = probabilities[np.arange(len(labels)), labels]
+        means.append(float(np.log(np.maximum(of_labels, UNSEEN)).mean()))
+
+    return means
+
+
+def in_span(
+    features: np.ndarray, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Features and others `[n, n_features]` in the space that the features span, and its basis.
+
+    A regression on fewer units than features has the same weights there, because the penalty keeps
+    them in this space, and is faster. Otherwise nothing changes, and the basis is None.
+    """
+    n_units, n_features = features.shape
+    if n_units >= n_features:
+        return features, others, None
+    basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
+    return features @ basis, others @ basis, basis
+
+
+@threadpool_limits.wrap(limits=1)
 def fitted(
     features: np.ndarray, labels: np.ndarray, c: float, **options: Any
 ) -> LogisticRegression:
-    """A logistic regression on features `[n_units, n_features]`.
-
-    Of fewer units than features, it is fitted in the space that the units span, which is faster.
-    The weights are the same, because the penalty keeps them in this space.
-    """
+    """A logistic regression on features `[n_units, n_features]`."""
     model = LogisticRegression(C=c, max_iter=1_000, **options)
-    n_units, n_features = features.shape
-    if n_units >= n_features:
-        return model.fit(features, labels)
-    basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
-    model.fit(features @ basis, labels)
-    model.coef_ = model.coef_ @ basis.T
-    model.n_features_in_ = n_features
+    known, _, basis = in_span(features, features[:0])
+    model.fit(known, labels)
+    if basis is not None:
+        model.coef_ = model.coef_ @ basis.T
+        model.n_features_in_ = len(basis)
 
     return model
 
@@ -166,13 +181,16 @@ def fitted(
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
     """The inputs of the linear layer that a probe may read. Of characters: all, the last layer, or
     the surprise and the log-probabilities. Of texts: also the first character alone. Of pairs: the
-    cosines, or all."""
+    cosines, or all. With many tokens: all, or the last layer."""
     every = np.arange(classifier.output.in_features)
     if classifier.kind == PAIR:
         return [every[: classifier.n_layers], every]
     layer = every % classifier.n_features // classifier.d_model
     last_layer = every[layer == classifier.n_layers - 1]
-    choices = [every, last_layer, every[layer >= classifier.n_layers]]
+    choices = [every, last_layer]
+    if not classifier.reads_surprise:
+        return choices
+    choices.append(every[layer >= classifier.n_layers])
     if classifier.kind != CHARACTER:
         choices.append(every[2 * classifier.n_features :])
 
@@ -189,6 +207,15 @@ def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor
     return [
         batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()
     ]
+
+
+def scores_in_training(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
+    """The scores of a batch of texts, of which some windows are read."""
+    windows, counts = classifier.windows_of(texts, MAX_WINDOWS)
+    features = classifier.features(*padded(windows))
+    if classifier.kind != CHARACTER:
+        features = classifier.together(features, windows, counts)
+    return classifier.output(classifier.inputs(features))
 
 
 def fine_tuned(
@@ -212,6 +239,9 @@ def fine_tuned(
         CPU_HAS_BFLOAT16 and classifier.d_model >= 128
     )  # as for training.precision=auto
     generator = torch.Generator().manual_seed(seed)
+    if classifier.kind == CHARACTER:
+        texts, _ = classifier.windows_of(texts)
+        labels, _ = classifier.windows_of(labels)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs
     lengths = torch.tensor([len(text) for text in texts]).view(-1, per_label).amax(1)
@@ -229,7 +259,7 @@ def fine_tuned(
                 read += texts[per_label * i : per_label * (i + 1)]
             target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
             with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
-                scores = classifier(*padded(read)).view(target.numel(), -1)
+                scores = scores_in_training(classifier, read).view(target.numel(), -1)
                 loss = F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
 
             loss.backward()

@@ -13,7 +13,7 @@ from trained.batches import batches_by_length, padded
 from trained.inside import recorded_inputs
 
 POOLS = 3  # of the characters of a text: their mean, their maximum, and the first one
-LARGEST_ALPHABET = 512  # whose probabilities are read
+LARGEST_ALPHABET = 512  # whose probabilities are read: those of more take too long
 
 
 class Classifier(nn.Module):
@@ -21,13 +21,14 @@ class Classifier(nn.Module):
     `[batch, n_labels]`, or of pairs `[batch / 2, n_labels]`, which are rows 0 and 1, 2 and 3, and
     so on.
 
-    A character has the vectors of all layers, and its surprise: -log p(character | the whole text,
-    itself included). A model that was trained with random characters among the visible ones is
-    surprised by those that do not fit. For labels of characters, the log-probabilities of all
-    tokens, here and at the next character, say what would fit. A text has the mean and the maximum
-    over its characters, and its first one. A pair has |u - v| of its two texts, which are read
-    apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less
-    `center`.
+    A character has the vectors of all layers. With at most 512 tokens it also has its surprise:
+    -log p(character | the whole text, itself included). A model that was trained with random
+    characters among the visible ones is surprised by those that do not fit. For labels of
+    characters, the log-probabilities of all tokens, here and at the next character, say what would
+    fit. A text has the mean and the maximum over its characters, and its first one. A text of more
+    than `longest` characters is read in windows, and has these of all of them. A pair has |u - v|
+    of its two texts, which are read apart (Reimers and Gurevych 2019), and the cosine between their
+    means in each layer, less `center`.
     """
 
     chosen: Any = (
@@ -36,17 +37,19 @@ class Classifier(nn.Module):
     # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
     center: Tensor
 
-    def __init__(self, model: Any, n_labels: int, kind: str):
+    def __init__(
+        self, model: Any, n_labels: int, kind: str, longest: int | None = None
+    ):
         super().__init__()
         self.model = model
         self.kind = kind
+        self.longest = longest
         self.n_layers = len(model.encoder.layers) + 1
         n_tokens, self.d_model = model.encoder.embedding.weight.shape
-        self.reads_expected = kind == CHARACTER and n_tokens <= LARGEST_ALPHABET
-        # of a character
-        self.n_features = (
-            self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected
-        )
+        self.reads_surprise = n_tokens <= LARGEST_ALPHABET
+        self.reads_expected = kind == CHARACTER and self.reads_surprise
+        self.n_features = self.n_layers * self.d_model  # of a character
+        self.n_features += self.reads_surprise + 2 * n_tokens * self.reads_expected
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
         n_inputs = self.n_features
         if kind != CHARACTER:
@@ -63,9 +66,10 @@ class Classifier(nn.Module):
         n_features]`."""
         with recorded_inputs(self.model.encoder.layers) as calls:
             last = self.model.encoder(ids, attention_mask=mask)
-        expected = self.model.predict(last).log_softmax(-1)
-        surprise = -expected.gather(-1, ids.unsqueeze(-1))
-        x = torch.cat([*(arguments[0] for arguments in calls), last, surprise], -1)
+        x = torch.cat([*(arguments[0] for arguments in calls), last], -1)
+        if self.reads_surprise:
+            expected = self.model.predict(last).log_softmax(-1)
+            x = torch.cat([x, -expected.gather(-1, ids.unsqueeze(-1))], -1)
         if self.reads_expected:
             of_text = expected if mask is None else expected * mask.unsqueeze(-1)
             x = torch.cat([x, expected, F.pad(of_text[:, 1:], (0, 0, 0, 1))], -1)
@@ -95,23 +99,71 @@ class Classifier(nn.Module):
         shape = (self.n_layers, self.d_model)
         return features[:, : self.n_layers * self.d_model].unflatten(1, shape)
 
+    def windows_of(
+        self, texts: Sequence[Tensor], most: int | None = None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Texts of token ids, or of labels of characters, in windows of at most `longest` and of
+        about equal length; and the number of windows of each text `[n_texts]`.
+
+        Of each text, `most` windows are taken, at equal distances.
+        """
+        windows: list[Tensor] = []
+        counts = []
+        for text in texts:
+            n = -(-len(text) // (self.longest or len(text)))
+            of_text = text.tensor_split(n)[:: -(-n // (most or n))]
+            windows += of_text
+            counts.append(len(of_text))
+        return windows, torch.tensor(counts)
+
+    def together(
+        self, features: Tensor, windows: Sequence[Tensor], counts: Tensor
+    ) -> Tensor:
+        """The features of texts `[n_texts, POOLS * n_features]` from those of their windows."""
+        if len(counts) == len(windows):
+            return features
+        n_texts = len(counts)
+        text = torch.repeat_interleave(torch.arange(n_texts), counts)
+        lengths = torch.tensor([len(window) for window in windows])
+        shares = (
+            lengths / torch.zeros(n_texts).index_add(0, text, lengths.float())[text]
+        )
+        mean, largest, first = features.chunk(POOLS, 1)
+        zeros = mean.new_zeros(n_texts, self.n_features)
+        weighted = (mean * shares[:, None]).to(mean.dtype)
+        rows = text[:, None].expand_as(largest)
+        pooled = [
+            zeros.index_add(0, text, weighted),
+            zeros.scatter_reduce(0, rows, largest, "amax", include_self=False),
+            first[counts.cumsum(0) - counts],
+        ]
+        return torch.cat(pooled, 1)
+
 
 @torch.inference_mode()
-def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Tensor:
-    """The values of `function` for each text or character, `[n_units, ...]`, from padded batches of
-    similar lengths."""
+def of_windows(
+    classifier: Classifier, windows: Sequence[Tensor], function: Any
+) -> Tensor:
+    """The values of `function` for each window, or for each character, `[n, ...]`, from padded
+    batches of similar lengths."""
     results: dict[int, Tensor] = {}
-    for batch in batches_by_length(texts):
-        values = function(*padded([texts[i] for i in batch]))
+    for batch in batches_by_length(windows):
+        values = function(*padded([windows[i] for i in batch]))
         for i, value in zip(batch, values, strict=True):
-            results[i] = value[: len(texts[i])] if of_characters else value[None]
+            is_text = classifier.kind != CHARACTER
+            results[i] = value[None] if is_text else value[: len(windows[i])]
 
-    return torch.cat([results[i] for i in range(len(texts))])
+    return torch.cat([results[i] for i in range(len(windows))])
 
 
+@torch.inference_mode()
 def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
     """The features of characters or of texts, `[n, n_features]` or `[n, POOLS * n_features]`."""
-    return of_units(texts, classifier.features, classifier.kind == CHARACTER)
+    windows, counts = classifier.windows_of(texts)
+    features = of_windows(classifier, windows, classifier.features)
+    if classifier.kind == CHARACTER:
+        return features
+    return classifier.together(features, windows, counts)
 
 
 @torch.inference_mode()
@@ -123,7 +175,8 @@ def scores_of(
     if (
         classifier.kind == CHARACTER
     ):  # all features of all characters would not fit into memory
-        return of_units(texts, classifier, of_characters=True)
+        windows, _ = classifier.windows_of(texts)
+        return of_windows(classifier, windows, classifier)
     if features is None:
         features = features_of(classifier, texts)
     return classifier.output(classifier.inputs(features))

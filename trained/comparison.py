@@ -1,7 +1,6 @@
 """Compares a pretrained model with the same model from scratch, and with simpler methods, on tasks
 with few labels."""
 
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,22 +10,20 @@ import numpy as np
 import torch
 from sklearn.metrics import confusion_matrix
 from torch import Tensor
-from torch.nn import functional as F
 
 from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
-from trained.classification import UNSEEN, fine_tuned, probed
+from trained.classification import probed
 from trained.classifier import Classifier, features_of, scores_of
+from trained.effort import OF_PRETRAINED, OF_UNTRAINED, chosen, tuned
 from trained.examples import (
-    FOLDS,
-    NO_LABEL,
     Units,
     accuracies,
     label_names,
-    n_cut,
+    n_long,
     n_unknown,
     token_ids,
     units,
@@ -34,24 +31,26 @@ from trained.examples import (
 from trained.load import Trained, untrained
 from trained.per_label import per_label
 from trained.task_results import (
+    COMBINED,
     CONTEXT,
     FREQUENT,
     FROM_SCRATCH,
     NGRAMS,
     PRETRAINED,
     PROBE,
+    SCRATCH_COMBINED,
     ZERO_SHOT,
     gap_closed,
 )
 from trained.zero_shot import pseudo_log_likelihoods
 
-Effort = dict[
-    str, Any
-]  # the learning rates of fine-tuning, and its least number of steps
-GENTLE: Effort = {"learning_rate": 3e-4, "table_learning_rate": 0.0, "n_steps": 30}
-STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}
-# the table is zero at first
-UNTRAINED: Effort = {"learning_rate": 2e-3, "table_learning_rate": 1e-2, "n_steps": 60}
+GAINS = (
+    (PRETRAINED, FROM_SCRATCH),
+    (PRETRAINED, NGRAMS),
+    (PRETRAINED, CONTEXT),
+    (COMBINED, SCRATCH_COMBINED),
+    (COMBINED, NGRAMS),
+)
 
 
 class Answers(NamedTuple):
@@ -67,16 +66,16 @@ class Answers(NamedTuple):
 
 
 def verdict(gain: dict[str, Any], over: str) -> str:
-    """A gain counts if its interval does not contain zero. Only the gain `over` the same model from
+    """A gain counts if its interval does not contain zero. Only the gain over the same model from
     scratch is that of pretraining."""
     if gain["margin"] is None:
         return "no verdict"
     if abs(gain["mean"]) <= gain["margin"]:
-        return "no clear effect"
+        return "not certain: the interval contains zero"
     is_better = gain["mean"] > 0
-    if over == FROM_SCRATCH:
-        return "pretraining helps" if is_better else "pretraining hurts"
-    return "better" if is_better else "worse"
+    if over in (FROM_SCRATCH, SCRATCH_COMBINED):
+        return "pretraining helps" if is_better else f"pretraining hurts: below {over}"
+    return "better" if is_better else f"worse: below {over}"
 
 
 def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
@@ -126,18 +125,15 @@ def compare(
     )
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
-    scores = results(answers.right, answers.counts, ceiling_of(task, trained))
+    scores = results(answers.right, answers.counts, ceiling_of(task))
     of_labels = {} if task.kind == CHOICE else per_label(answers.confusion, names)
 
     return sizes | scores | of_labels, answers.learned
 
 
-def ceiling_of(task: Task, trained: Trained) -> float | None:
-    """The best possible score; None if it is unknown, or if the run reads only the beginning of a
-    text."""
-    if task.ceiling is None or n_cut(texts_of(task.test), trained):
-        return None
-    return task.ceiling()
+def ceiling_of(task: Task) -> float | None:
+    """The best possible score; None if it is unknown."""
+    return None if task.ceiling is None else task.ceiling()
 
 
 def texts_of(examples: Sequence[Example]) -> list[str]:
@@ -147,25 +143,35 @@ def texts_of(examples: Sequence[Example]) -> list[str]:
     return texts
 
 
+class Test(NamedTuple):
+    """The test of a task."""
+
+    units: Units
+    ids: list[Tensor]
+    # the features of all probes; those of all characters are too large
+    frozen: Tensor | None
+
+
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
     """Learn the task with every method, once per draw, and answer its test."""
-    test = units(task, task.test, trained.longest_text)
-    test_ids = token_ids(test.texts, trained)
+    part = units(task, task.test)
     n_names = len(label_names(task))
+    ids = token_ids(part.texts, trained)
+    frozen = None
+    if task.kind != CHARACTER:
+        reader = Classifier(trained.model, n_names, task.kind, trained.longest)
+        frozen = features_of(reader, ids)
+    test = Test(part, ids, frozen)
     right: dict[str, list[Tensor]] = {}
-    tuned: list[Classifier] = []
+    classifiers: list[Classifier] = []
     if task.kind == CHOICE:  # needs no labels
-        report(f"{ZERO_SHOT}: each character of {len(test.texts):,} texts")
-        likelihoods = pseudo_log_likelihoods(trained, test_ids)
+        report(f"{ZERO_SHOT}: each character of {len(part.texts):,} texts")
+        likelihoods = pseudo_log_likelihoods(trained, ids)
         right[ZERO_SHOT] = [
-            accuracies(task, likelihoods.expand(2, -1).T, test)[0]
+            accuracies(task, likelihoods.expand(2, -1).T, part)[0]
         ] * len(draws)
 
     confusion = np.zeros((n_names, n_names), dtype=int)
-    # of all probes; those of all characters are too large
-    frozen = None
-    if task.kind != CHARACTER:
-        frozen = features_of(Classifier(trained.model, n_names, task.kind), test_ids)
     began = time.monotonic()
     for i, draw in enumerate(draws):
         if i:
@@ -173,20 +179,15 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             report(f"about {left:.0f} s left for {in_one_line(task.name)}")
 
         started = time.monotonic()
-        for name, learned in learn(
+        for name, scores, classifier in learn(
             trained, task, task.draw(n_labels, draw), test, draw
         ):
-            scores = learned
-            if isinstance(learned, Classifier):
-                features = frozen if learned.model is trained.model else None
-                scores = scores_of(learned, test_ids, features)
-
-            correct, counts = accuracies(task, scores, test)
-            if name == PRETRAINED:
+            correct, counts = accuracies(task, scores, part)
+            if classifier is not None and name == PRETRAINED:
                 predicted = scores.argmax(1).numpy()
-                labels = test.all_labels.numpy()
+                labels = part.all_labels.numpy()
                 confusion += confusion_matrix(labels, predicted, labels=range(n_names))
-                tuned = tuned or [learned]
+                classifiers = classifiers or [classifier]
 
             right.setdefault(name, []).append(correct)
             share = float(correct.sum() / counts.sum())
@@ -197,7 +198,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
 
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
 
-    return Answers(rows, counts.numpy(), confusion, tuned[0])
+    return Answers(rows, counts.numpy(), confusion, classifiers[0])
 
 
 def report(progress: str) -> None:
@@ -225,79 +226,78 @@ def results(
         share = f"{closed:.0%} of the gap between the best baseline and the ceiling is closed"
         print(f"  {share if closed > 0 else 'the best baseline is better'}")
 
-    gains = {}
-    for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
-        if name in right:
-            gain = interval(right[PRETRAINED] - right[name], counts)
-            gain["verdict"] = verdict(gain, name)
-            gains[name] = gain
-            mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
-            print(f"  gain over {name + ':':19} {mean}, {gain['verdict']}")
+    return summary | {"gains": gains_of(right, counts)}
 
-    return summary | {"gains": gains}
+
+def gains_of(right: dict[str, np.ndarray], counts: np.ndarray) -> dict[str, Any]:
+    """Print and return the gains of the pretrained model, and of it with n-grams."""
+    gains: dict[str, Any] = {}
+    for name, over in GAINS:
+        if name not in right or over not in right:
+            continue
+        gain = interval(right[name] - right[over], counts)
+        gain["verdict"] = verdict(gain, over)
+        gains.setdefault(name, {})[over] = gain
+        mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
+        print(f"  {name}, gain over {over}: {mean}, {gain['verdict']}")
+
+    return gains
+
+
+class Learned(NamedTuple):
+    """What a method has learned from one draw of labels."""
+
+    name: str
+    scores: Tensor  # [n_units, n_labels], of the test
+    classifier: Classifier | None = None
 
 
 def learn(
-    trained: Trained, task: Task, examples: Sequence[Example], test: Units, draw: int
-) -> Iterator[tuple[str, Any]]:
-    """The methods for one draw of labels, one after the other: the name, and the classifier that
-    learned from them or its scores of the test."""
-    labelled = units(task, examples, trained.longest_text)
-    labels = labelled.labels
-    ids = token_ids(labelled.texts, trained)
+    trained: Trained, task: Task, examples: Sequence[Example], test: Test, draw: int
+) -> Iterator[Learned]:
+    """The methods for one draw of labels, one after the other."""
+    labelled = units(task, examples)
     n_labels = len(label_names(task))
-
-    probe = probed(Classifier(trained.model, n_labels, task.kind), ids, labels)
-    effort = effort_for(probe, ids, labels, draw)
-    yield PRETRAINED, fine_tuned(probe, ids, labels, **effort, seed=draw)
-    yield PROBE, probe
+    ngrams = None
+    if task.kind != CHARACTER:
+        ngrams = by_ngrams(labelled, test.units, n_labels)
 
     initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
-    start = probed(Classifier(initial, n_labels, task.kind), ids, labels)
-    yield FROM_SCRATCH, fine_tuned(start, ids, labels, **UNTRAINED, seed=draw)
+    for model, efforts, names in (
+        (trained.model, OF_PRETRAINED, (PRETRAINED, COMBINED, PROBE)),
+        (initial, OF_UNTRAINED, (FROM_SCRATCH, SCRATCH_COMBINED)),
+    ):
+        ids = token_ids(labelled.texts, trained)
+        start = Classifier(model, n_labels, task.kind, trained.longest)
+        probe = probed(start, ids, labelled.labels)
+        choice = chosen(probe, labelled, ids, efforts, draw)
+        report(f"draw {draw}, {names[0]}: {choice.told()}")
+        classifier = tuned(probe, ids, labelled.labels, choice.effort, draw)
+        scores = scores_of(classifier, test.ids)
+        yield Learned(names[0], scores, classifier)
+        if ngrams is not None:
+            yield Learned(names[1], choice.combined(scores, ngrams))
+        for name in names[2:]:
+            yield Learned(name, scores_of(probe, test.ids, test.frozen))
 
-    if task.kind == CHARACTER:
-        yield CONTEXT, by_context(labelled, test, n_labels)
+    if ngrams is None:
+        yield Learned(CONTEXT, by_context(labelled, test.units, n_labels))
     else:
-        yield NGRAMS, by_ngrams(labelled, test, n_labels)
+        yield Learned(NGRAMS, ngrams)
 
     if task.kind != CHOICE:
-        pool = units(task, task.pool, trained.longest_text)
-        yield FREQUENT, by_frequency(pool, test, n_labels)
-
-
-def effort_for(
-    probe: Classifier, ids: Sequence[Tensor], labels: list[Tensor], seed: int
-) -> Effort:
-    """The effort for a pretrained model: gentle; for labels of characters, the one with the lower
-    loss on a quarter of the texts."""
-    if probe.kind != CHARACTER:
-        return GENTLE
-    n = len(labels) // FOLDS
-    inner = Classifier(probe.model, probe.output.out_features, probe.kind)
-    inner.chosen = probe.chosen
-    inner = probed(inner, ids[n:], labels[n:])
-
-    def loss(effort: Effort) -> float:
-        tuned = fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed)
-        log_probs = (
-            scores_of(tuned, ids[:n]).log_softmax(-1).clamp(min=math.log(UNSEEN))
-        )
-        return F.nll_loss(
-            log_probs, torch.cat(labels[:n]), ignore_index=NO_LABEL
-        ).item()
-
-    return min((GENTLE, STRONG), key=loss)
+        pool = units(task, task.pool)
+        yield Learned(FREQUENT, by_frequency(pool, test.units, n_labels))
 
 
 def print_unknown(trained: Trained, task: Task) -> None:
-    """Print how many texts are cut, and how many characters the run cannot read."""
+    """Print how many texts are read in windows, and how many characters the run cannot read."""
     texts = texts_of([*task.pool, *task.test])
-    n_long = n_cut(texts, trained)
-    if n_long:
-        longest = f"{trained.longest} {trained.vocabulary.tokens}"
+    n_in_windows = n_long(texts, trained)
+    if n_in_windows:
         print(
-            f"{n_long:,} texts are longer than the run's windows: they are cut to {longest}"
+            f"{n_in_windows:,} of {len(texts):,} texts are longer than {trained.longest}"
+            f" {trained.vocabulary.tokens}: the models read them in windows of at most this length"
         )
 
     n_missing = n_unknown(texts, trained.vocabulary)

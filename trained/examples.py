@@ -32,17 +32,21 @@ class Units(NamedTuple):
         return torch.cat(self.labels)
 
 
-def folds_of(labels: Sequence[Tensor], kind: str) -> np.ndarray:
-    """The fold of each unit, `[n_units]`, for `labels` of examples in random order.
+def example_folds(labels: Sequence[Tensor], kind: str) -> np.ndarray:
+    """The fold of each text or pair, `[len(labels)]`, for `labels` of examples in random order.
 
-    Each fold has an equal share of the texts or pairs of each label. The characters of a text stay
-    together, and so do both texts of a choice.
+    Each fold has an equal share of the examples of each label; of labels of characters and of
+    choices, an equal share of the examples. Both texts of a choice are in one fold.
     """
     if kind in (TEXT, PAIR):
         order = torch.cat(list(labels)).argsort(stable=True)
         return (order.argsort() % FOLDS).numpy()
-    example = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
-    return example // (2 if kind == CHOICE else 1) % FOLDS
+    return np.arange(len(labels)) // (2 if kind == CHOICE else 1) % FOLDS
+
+
+def folds_of(labels: Sequence[Tensor], kind: str) -> np.ndarray:
+    """The fold of each unit, `[n_units]`."""
+    return example_folds(labels, kind).repeat([len(each) for each in labels])
 
 
 def label_names(task: Task) -> list[str]:
@@ -50,19 +54,19 @@ def label_names(task: Task) -> list[str]:
     return CHOICE_LABELS if task.kind == CHOICE else task.labels
 
 
-def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units:
-    """The units of examples, whose texts are cut after `longest` characters if that is given."""
+def units(task: Task, examples: Sequence[Example]) -> Units:
+    """The units of examples."""
     number = {label: i for i, label in enumerate(label_names(task))}
     texts: list[str] = []
     labels: list[Tensor] = []
     for example in examples:
-        texts += [text[:longest] for text in example.texts]
+        texts += example.texts
         names: Labels = [str(example.label)]
         if task.kind == CHOICE:
             labels.append(torch.tensor([number["right"]]))
             names = ["wrong"]
         elif task.kind == CHARACTER:
-            names = example.label[:longest]
+            names = example.label
 
         labels.append(
             torch.tensor([number.get(name or "", NO_LABEL) for name in names])
@@ -89,9 +93,8 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     )
 
 
-def n_cut(texts: Sequence[str], trained: Trained) -> int:
-    """How many texts have more tokens than the windows of training: models read only their
-    beginning."""
+def n_long(texts: Sequence[str], trained: Trained) -> int:
+    """How many texts have more tokens than the windows of training."""
     encode = str if trained.vocabulary.is_characters else trained.vocabulary.encode
     return sum(len(encode(text)) > trained.longest for text in texts)
 
@@ -102,8 +105,7 @@ def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
-    """Token ids of each text, at most as many as in the windows of training; for a text without
-    tokens, `[MASK]`.
+    """Token ids of each text; for a text without tokens, `[MASK]`.
 
     Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
     """
@@ -115,11 +117,9 @@ def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
     all_ids = []
     for text in texts:
         if vocabulary.is_characters:
-            ids = torch.tensor(
-                [id_of.get(c, unknown_token) for c in text[: trained.longest]]
-            )
+            ids = torch.tensor([id_of.get(c, unknown_token) for c in text])
         else:
-            ids = vocabulary.encode(text)[: trained.longest]
+            ids = vocabulary.encode(text)
 
         all_ids.append(ids if len(ids) else torch.tensor([vocabulary.mask_token]))
 

@@ -48,12 +48,6 @@ class Trained:
         return max(stage["seq_len"] for stage in self.values["training.stages"])
 
     @property
-    def longest_text(self) -> int | None:
-        """The characters after which the texts of a task are cut; None for other tokens, which
-        `token_ids` cuts."""
-        return self.longest if self.vocabulary.is_characters else None
-
-    @property
     def encoder(self) -> Any:
         """The encoder of the model. Raises ConfigError if the model is not a MaskedLanguageModel."""
         if type(self.model) is not MaskedLanguageModel:

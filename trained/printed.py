@@ -14,7 +14,7 @@ from torch import Tensor
 from data.tasks.task import CHARACTER, PAIR
 from data.vocabulary import MASK, UNK, Vocabulary
 from runs.terminal import in_one_line, printable
-from trained.examples import n_cut, n_unknown
+from trained.examples import n_long, n_unknown
 from trained.fill import Filled, fill
 from trained.load import Trained
 from trained.piped import Item, Line
@@ -179,11 +179,11 @@ class Labels:
                 self._show(item, SEPARATOR.join(texts), probabilities)
 
         vocabulary = self.saved.vocabulary
-        cut = f"texts were cut to {self.saved.longest} {vocabulary.tokens}"
+        longest = f"{self.saved.longest} {vocabulary.tokens}"
 
         return Counter(
             {
-                cut: n_cut(flat, self.saved),
+                f"texts were read in windows of {longest}": n_long(flat, self.saved),
                 "texts are empty: their labels mean nothing": flat.count(""),
                 "characters are not in the classifier's vocabulary": n_unknown(
                     flat, vocabulary

@@ -62,8 +62,8 @@ class SavedClassifier(Trained):
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for
         labels of characters.
 
-        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` tokens, as in
-        training.
+        Pairs are `texts` 0 and 1, 2 and 3, .... Texts of more than `longest` tokens are read in
+        windows, as in training.
         """
         ids = token_ids(texts, self)
         probabilities = scores_of(self.classifier, ids).softmax(-1)
@@ -119,7 +119,9 @@ def load_classifier(folder: Path) -> SavedClassifier:
     checkpoint = load_checkpoint(trained.run.path / CLASSIFIER)
     state = checked(checkpoint.state, FACTS, str(checkpoint.path), CheckpointError)
     facts = {name: state[name] for name in FACTS}
-    classifier = Classifier(trained.model, len(facts["labels"]), facts["kind"]).eval()
+    n_labels = len(facts["labels"])
+    classifier = Classifier(trained.model, n_labels, facts["kind"], trained.longest)
+    classifier.eval()
     put_weights(classifier.load_state_dict, checkpoint)
 
     return SavedClassifier(**vars(trained), classifier=classifier, **facts)

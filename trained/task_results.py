@@ -15,7 +15,9 @@ from runs.terminal import in_one_line
 from trained.saved_classifier import SCORES
 
 PRETRAINED = "pretrained, fine-tuned"
+COMBINED = "pretrained with n-grams"
 FROM_SCRATCH = "from scratch"
+SCRATCH_COMBINED = "from scratch with n-grams"
 PROBE = "pretrained, probe"
 ZERO_SHOT = "zero-shot"
 NGRAMS = "character n-grams"
@@ -23,7 +25,7 @@ CONTEXT = "characters around"
 FREQUENT = "most frequent label"
 BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 BEST_BASELINE = "best baseline"
-COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
+COLUMNS = (PRETRAINED, COMBINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
 POINTS: dict[str, Any] = {
     "marker": "o",

@@ -5,7 +5,7 @@ import pytest
 
 from tests.conftest import made_once, train_in, written
 from tests.tokenizers import saved
-from trained import comparison
+from trained import effort
 from trained.load import load_trained
 
 CHARACTERS = ["plain", "with_ngrams"]
@@ -70,8 +70,8 @@ def few_steps():
     with pytest.MonkeyPatch.context() as context:
         context.setattr("trained.classification.EPOCHS", 1)
         context.setattr("trained.classification.INVERSE_PENALTIES", (0.1,))
-        for effort in (comparison.GENTLE, comparison.STRONG, comparison.UNTRAINED):
-            context.setitem(effort, "n_steps", 2)
+        for each in (effort.GENTLE, effort.STRONG, effort.SLOW, effort.UNTRAINED):
+            context.setitem(each, "n_steps", 2)
 
         yield
 

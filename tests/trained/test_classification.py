@@ -10,10 +10,10 @@ from sklearn.linear_model import LogisticRegression
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from tests.data.masking.helpers import generator
-from trained import classification, comparison
+from trained import classification, effort
 from trained.baselines import by_ngrams, in_few_dimensions
 from trained.classification import fine_tuned, probed
-from trained.classifier import Classifier, scores_of
+from trained.classifier import Classifier, features_of, scores_of
 from trained.comparison import compare, interval, verdict
 from trained.examples import (
     NO_LABEL,
@@ -23,7 +23,7 @@ from trained.examples import (
     token_ids,
     units,
 )
-from trained.task_results import NGRAMS
+from trained.task_results import NGRAMS, PRETRAINED
 from trained.zero_shot import pseudo_log_likelihoods
 
 TEXTS = [("the cat sat", "a dog ran")[i % 2] + " on"[: i % 4] for i in range(40)]
@@ -74,7 +74,7 @@ def of_nothing(n):
 
 def units_of(trained, task):
     """The units of a task's pool, and their token ids."""
-    part = units(task, task.pool, 64)
+    part = units(task, task.pool)
     return part, token_ids(part.texts, trained)
 
 
@@ -96,11 +96,11 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(
     assert scores.pop("most frequent label") < 0.8
     assert min(scores.values()) > 0.97, scores
 
-    labels = units(task, task.test, None).all_labels
+    labels = units(task, task.test).all_labels
 
     # of two draws
     assert np.sum(results["confusion"]) == 2 * (labels != NO_LABEL).sum()
-    assert "no clear effect" in capsys.readouterr().out
+    assert "not certain" in capsys.readouterr().out
 
 
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
@@ -110,7 +110,7 @@ def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     assert min(means) > 0.38
     assert max(means) < 0.62
 
-    verdicts = {gain["verdict"] for gain in results["gains"].values()}
+    verdicts = {gain["verdict"] for gain in results["gains"][PRETRAINED].values()}
     assert verdicts.isdisjoint(["pretraining helps", "better"])
 
 
@@ -166,10 +166,10 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     draws = np.random.default_rng(0)
     target = draws.integers(2, size=64)
     features = np.stack([draws.normal(size=64), target], 1)
-    candidates = [(np.array([i]), 1.0) for i in (0, 1)]
+    choices = [np.array([i]) for i in (0, 1)]
 
-    (columns, _), _ = classification.regression(
-        features, target, np.arange(64) % 4, candidates
+    columns, _ = classification.best_candidate(
+        features, target, np.arange(64) % 4, choices
     )
 
     assert columns.tolist() == [1]
@@ -190,15 +190,79 @@ def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(
     assert 50 <= sum(map(len, texts)) <= 100
 
 
-def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(
-    with_ngrams, monkeypatch
-):
-    part, ids = units_of(with_ngrams, of_letters(40))
-    probe = probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
-    for ruined, other in (("GENTLE", comparison.STRONG), ("STRONG", comparison.GENTLE)):
-        with monkeypatch.context() as patch:
-            patch.setattr(comparison, ruined, other | {"learning_rate": 10.0})
-            assert comparison.effort_for(probe, ids, part.labels, seed=0) == other
+@pytest.mark.parametrize("kind", [TEXT, CHARACTER, PAIR])
+def test_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, kind):
+    tasks = {TEXT: of_first_letter, CHARACTER: of_letters, PAIR: of_equal_pairs}
+    part, ids = units_of(with_ngrams, tasks[kind](40))
+    probe = probed(classifier(with_ngrams, kind=kind), ids, part.labels)
+    ruinous = effort.STRONG | {"learning_rate": 10.0, "n_steps": 4}
+    others = effort.STRONG | {"n_steps": 4}
+    for efforts in ((ruinous, others), (others, ruinous), (ruinous, effort.FROZEN)):
+        choice = effort.chosen(probe, part, ids, efforts, seed=0)
+        assert choice.effort != ruinous
+
+
+def test_the_share_of_ngrams_follows_what_they_know(plain):
+    """Nothing decides the first task for the model, and the text for the n-grams; and vice versa."""
+    part, ids = units_of(plain, of_first_letter(80))
+    same = [ids[0]] * len(ids)
+    probe = probed(classifier(plain), same, part.labels)
+    choice = effort.chosen(probe, part, same, [effort.FROZEN], seed=0)
+
+    assert choice.shares[1] > 0
+
+    right = torch.eye(2)[part.all_labels]
+    combined = choice.combined(torch.zeros(len(right), 2), 9 * right)
+    assert combined.argmax(1).tolist() == part.all_labels.tolist()
+
+    blind = Units(["same"] * len(part.texts), part.labels, TEXT)
+    probe = probed(classifier(plain), ids, part.labels)
+    choice = effort.chosen(probe, blind, ids, [effort.FROZEN], seed=0)
+
+    assert choice.shares[0] > 0
+    combined = choice.combined(9 * right, torch.zeros(len(right), 2))
+    assert combined.argmax(1).tolist() == part.all_labels.tolist()
+
+
+def test_a_long_text_is_read_to_its_end(plain):
+    """Only the end of each text decides, beyond the longest window."""
+    texts = [f"{'the cat sat on a mat. ' * 9}{'od'[i % 2] * 12}" for i in range(32)]
+    labels = [torch.tensor([i % 2]) for i in range(32)]
+    ids = token_ids(texts, plain)
+    start = Classifier(plain.model, 2, TEXT, plain.longest)
+    probe = probed(start, ids, labels)
+    tuned = fine_tuned(probe, ids, labels, **FROZEN_TABLE, n_steps=4, seed=0)
+
+    assert len(texts[0]) > 3 * plain.longest
+    for learned in (probe, tuned):
+        right = scores_of(learned, ids).argmax(1) == torch.cat(labels)
+        assert right.all()
+
+
+def test_the_windows_of_a_text_have_the_mean_and_the_maximum_of_all_its_tokens(plain):
+    reader = Classifier(plain.model, 2, TEXT, longest=7)
+    texts = token_ids(["the cat sat on the", "a", "a dog ran on"], plain)
+    windows, counts = reader.windows_of(texts)
+    together = features_of(reader, texts)
+    of_windows = features_of(reader, windows)
+
+    assert counts.tolist() == [3, 1, 2]
+    assert max(map(len, windows)) <= 7
+    assert torch.equal(torch.cat(windows), torch.cat(texts))
+
+    mean, largest, first = of_windows[:3].chunk(3, 1)
+    share = torch.tensor([6, 6, 6]) / 18
+    expected = [(mean * share[:, None]).sum(0), largest.amax(0), first[0]]
+
+    assert torch.allclose(together[0], torch.cat(expected), atol=1e-5)
+    assert torch.allclose(together[1], of_windows[3], atol=1e-5)
+
+
+def test_characters_of_a_long_text_all_have_a_label(plain):
+    reader = Classifier(plain.model, 2, CHARACTER, longest=7)
+    texts = token_ids(["the cat sat on the", "a"], plain)
+
+    assert scores_of(reader, texts).shape == (19, 2)
 
 
 def test_few_dimensions_give_the_scores_of_all_features():
@@ -239,7 +303,7 @@ def test_equal_scores_of_a_choice_are_wrong():
     of_right = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.0, 2.0])
     scores = torch.stack([torch.zeros(6), of_right], 1)
 
-    right, counts = accuracies(task, scores, units(task, task.test, 9))
+    right, counts = accuracies(task, scores, units(task, task.test))
 
     assert right.tolist() == [1.0, 0.0, 0.0]
     assert counts.tolist() == [1.0, 1.0, 1.0]
@@ -248,15 +312,12 @@ def test_equal_scores_of_a_choice_are_wrong():
 def test_characters_without_a_label_do_not_count():
     example = Example(("abc",), ("x", None, "y"))
     task = Task("t", CHARACTER, [example], [example] * 2)
-    part = units(task, task.test, longest=9)
+    part = units(task, task.test)
 
     assert part.all_labels.tolist() == [0, NO_LABEL, 1] * 2
 
     right, counts = accuracies(task, torch.tensor([[1.0, 0.0]] * 6), part)
     assert (right.tolist(), counts.tolist()) == ([1.0, 1.0], [2.0, 2.0])
-    assert units(task, task.test, longest=2).all_labels.tolist() == [0, NO_LABEL] * 2
-    # other tokens than characters are cut themselves
-    assert units(task, task.test, longest=None).texts == ["abc"] * 2
 
 
 @torch.inference_mode()

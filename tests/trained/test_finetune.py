@@ -14,11 +14,13 @@ from tests.conftest import written
 from tests.trained.conftest import csv_of_animals, small_run
 from trained.task_results import (
     BEST_BASELINE,
+    COMBINED,
     FREQUENT,
     FROM_SCRATCH,
     NGRAMS,
     PRETRAINED,
     PROBE,
+    SCRATCH_COMBINED,
     figure_of,
 )
 
@@ -48,12 +50,14 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     ).values()
     assert results["scores"]["most frequent label"]["mean"] == 0.5
     assert results["scores"]["character n-grams"]["mean"] == 1.0
-    assert set(results["gains"]) == {"from scratch", "character n-grams"}
+    assert set(results["gains"][PRETRAINED]) == {FROM_SCRATCH, NGRAMS}
+    assert set(results["gains"][COMBINED]) == {SCRATCH_COMBINED, NGRAMS}
     assert sum(map(sum, results["confusion"])) == 2 * 12
     assert 0 <= results["macro F1"] <= 1
 
     lines = re.findall(r"draw (\d), (.*): [\d.]+ \(", progress)
-    methods = [PRETRAINED, PROBE, FROM_SCRATCH, NGRAMS, FREQUENT]
+    methods = [PRETRAINED, COMBINED, PROBE, FROM_SCRATCH, SCRATCH_COMBINED, NGRAMS]
+    methods.append(FREQUENT)
 
     assert lines == list(product("01", methods))
 
@@ -87,7 +91,8 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(
 
     _, last = results.popitem()
     assert (last["labelled"], last["test"], last["draws"]) == (8, 12, 1)
-    assert {gain["verdict"] for gain in last["gains"].values()} == {"no verdict"}
+    verdicts = {gain["verdict"] for gain in last["gains"][PRETRAINED].values()}
+    assert verdicts == {"no verdict"}
 
     rows = re.findall(
         r"^  animals\.csv \w+ +(\d+) ", printed(evaluate.main, *words), re.M
@@ -119,7 +124,7 @@ def test_the_picture_ends_at_the_lowest_and_the_highest_score():
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 221"])])
-def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
+def test_long_texts_and_characters_that_the_run_does_not_know_are_counted(
     plain, tmp_path, printed, cat, counted
 ):
     rows = ["text,label", f"{' ' * 61}rats,t"]
@@ -134,7 +139,7 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(
         == counted
     )
     assert (
-        "1 texts are longer than the run's windows: they are cut to 64 characters"
+        "1 of 25 texts are longer than 64 characters: the models read them in windows"
         in output
     )
 

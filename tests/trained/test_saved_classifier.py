@@ -84,7 +84,7 @@ def test_texts_of_standard_input_all_have_a_label(folder, piped, capsys):
 
     output = capsys.readouterr()
     assert len(output.out.splitlines()) == 4
-    assert "1 texts were cut to 64 characters" in output.err
+    assert "1 texts were read in windows of 64 characters" in output.err
     assert "1 texts are empty" in output.err
     assert "characters are not in the classifier's vocabulary" in output.err
 
