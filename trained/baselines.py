@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from data.tasks.task import PAIR
-from trained.examples import NO_LABEL, Units, folds_of
+from trained.examples import MANY_UNITS, NO_LABEL, Units, folds_of
 
 NGRAM_LENGTHS = (1, 5)
 INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -115,6 +115,8 @@ def _regression(
         return scores
 
     model = LogisticRegression(max_iter=1_000)
+    if len(labels) >= MANY_UNITS:
+        fold = np.where(fold == 0, 0, -1)  # others are never left out
     parts = PredefinedSplit(fold)
     search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=parts, error_score=0.0)
     # the other folds may have one label only

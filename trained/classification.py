@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from data.tasks.task import CHARACTER, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
-from trained.examples import FOLDS, NO_LABEL, folds_of
+from trained.examples import FOLDS, MANY_UNITS, NO_LABEL, folds_of
 from training.muon import CPU_HAS_BFLOAT16
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
@@ -29,7 +29,6 @@ EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
-MANY_UNITS = 500  # from here on one fold is enough
 MAX_WINDOWS = 8  # of a long text, that one step of fine-tuning reads
 MAX_CHARACTERS = 262_144  # whose features a probe computes
 # that a probe is fitted on, and that its candidates are compared on

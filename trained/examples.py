@@ -14,6 +14,7 @@ from trained.load import Trained
 
 NO_LABEL = -100
 FOLDS = 4  # of the labelled texts, for cross-validation
+MANY_UNITS = 500  # from here on one fold is enough
 # the labels of a choice: each of its texts is an example of its own
 CHOICE_LABELS = ["wrong", "right"]
 
