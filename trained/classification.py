@@ -25,7 +25,7 @@ from training.muon import CPU_HAS_BFLOAT16
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
 BATCH_SIZE = 16
-EPOCHS = 5
+EPOCHS = 3
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
