@@ -26,6 +26,7 @@ the columns. The name of the FILE counts only if it ends with .gz or .zst.
 A text that is longer than the windows in training is read in overlapping pieces.
 """
 
+import os
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -40,12 +41,21 @@ from configs.keys import ConfigError
 from data.text.files import opened
 from trained.answers import answers
 from trained.load import load_trained
-from trained.piped import Item, Line, lines, named, read_until_error, write_as_read
+from trained.piped import (
+    Argument,
+    Item,
+    Line,
+    lines,
+    named,
+    read_until_error,
+    write_as_read,
+)
 from trained.printed import Fillings, Labels, Scores
 from trained.rows import Table
 from trained.saved_classifier import is_classifier, load_classifier
 from trained.template import Notation, add_notation
 
+FILE_AS_TEXT = "text(s) name a file, which is not read: send it to standard input, or name a --column"
 JSON_AS_TEXT = "text(s) of JSON are read as plain text: --column NAME reads a field"
 
 
@@ -161,8 +171,7 @@ def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:
         for items in batches:
             readable, problem = read_until_error(items, predictions.read)
             notes += predictions.show(readable)
-            n_json = sum(isinstance(item, Line) and item.is_json for item in items)
-            notes += Counter({JSON_AS_TEXT: n_json})
+            notes += read_as_text(items)
             sys.stdout.flush()
             if problem:
                 break
@@ -173,6 +182,18 @@ def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:
         print(f"{n:,} {note}", file=sys.stderr)
 
     return fail(problem) if problem else 0
+
+
+def read_as_text(items: Iterable[Item]) -> Counter[str]:
+    """Notes about names of files and lines of JSON that are read as plain text."""
+    notes = Counter[str]()
+    for item in items:
+        if isinstance(item, Argument) and os.path.isfile(item.content):
+            notes[FILE_AS_TEXT] += 1
+        elif isinstance(item, Line) and item.is_json:
+            notes[JSON_AS_TEXT] += 1
+
+    return notes
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import generate
 import predict
+from tests.conftest import written
 from tests.trained.conftest import of_all_tokens
 from trained.piped import Line
 from trained.rows import Table
@@ -80,6 +81,11 @@ def test_the_output_is_in_utf8_as_the_input(plain, piped, monkeypatch):
 
         sys.stdout.flush()
         assert output.getvalue().startswith(text.encode())
+
+
+def test_a_file_as_text_is_told(plain, tmp_path, capsys):
+    assert predict.main([str(plain.run.path), str(written(tmp_path / "x", "a"))]) == 0
+    assert "1 text(s) name a file" in capsys.readouterr().err
 
 
 def test_lines_of_json_as_text_are_told(plain, piped, capsys):
