@@ -67,6 +67,8 @@ def test_documents_become_a_classifier_as_their_page_shows(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docstrings.py").write_text(code)
     runpy.run_path("docstrings.py")
+    for path in tmp_path.glob("*.jsonl"):  # a part is enough
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[::15]))
     small = TINY | {"training.max_steps": 2, "training.max_seconds": None}
     del small["device"]
     quick = shlex.join(f"{key}={json.dumps(value)}" for key, value in small.items())
