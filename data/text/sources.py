@@ -30,6 +30,7 @@ from data.text.files import (
     parts_of,
 )
 from data.text.tables import TABLES, UnknownFieldError, documents_of
+from runs.errors import first_line
 from runs.reading import read_bytes
 
 BLOCK = 1_000_000  # bytes of a file, or characters of rows, that are read at once
@@ -163,14 +164,17 @@ def _source(path: Path, reading: Reading, is_in_folder: bool) -> Source:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Turns errors of reading a file into CorpusError, except UnusableFileError."""
+    """Turns errors of the system into CorpusErrors, and those of damaged files into
+    UnusableFileErrors."""
     try:
         yield
     except (CorpusError, UnusableFileError):
         raise
     except Exception as error:  # each decompressor has errors of its own
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise CorpusError(f"cannot read {str(path)!r} ({reason})") from error
+        reason = getattr(error, "strerror", None)
+        if reason:
+            raise CorpusError(f"cannot read {str(path)!r} ({reason})") from error
+        raise UnusableFileError(f"cannot be read ({first_line(error)})") from error
 
 
 def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:

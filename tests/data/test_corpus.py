@@ -2,6 +2,7 @@ import contextlib
 import hashlib
 import lzma
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -231,7 +232,7 @@ BAD_NAMES = [
 def test_a_name_that_no_usable_file_has_is_refused_with_one_line(
     name, without_text, monkeypatch
 ):
-    assert "cannot read" in one_line_error(name)
+    assert re.search("cannot (be )?read", one_line_error(name))
     # no environment variable can hold these two
     if name and name not in ("a\0b", "\ud800"):
         monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, name)

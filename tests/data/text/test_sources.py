@@ -128,16 +128,11 @@ UNUSABLE = {
         lambda path: pyarrow.parquet.write_table(NUMBERS, path),
         "(it has 'text' (int64), 'words' (string))",
     ),
-}
-DAMAGED = {
-    "up.txt": (
-        lambda path: path.symlink_to(path.parent),
-        "leads back to a folder above it",
-    ),
-    "short.gz": (GZIP[:-1_000], "ended before the end-of-stream marker"),
-    "damaged.GZ": (GZIP[:5_000] + bytes(1_000) + GZIP[6_000:], "cannot read"),
-    "damaged.zst": (b"no Zstandard", "cannot read"),
-    "damaged.parquet": (b"no Parquet", "cannot read"),
+    "short.gz": (GZIP[:5_000], "ended before the end-of-stream marker"),
+    "damaged.GZ": (GZIP[:5_000] + bytes(1_000) + GZIP[6_000:], "cannot be read"),
+    "none.gz": (b"no gzip", "cannot be read (Not a gzipped file"),
+    "damaged.zst": (b"no Zstandard", "cannot be read"),
+    "damaged.parquet": (b"no Parquet", "cannot be read"),
 }
 
 
@@ -167,14 +162,10 @@ def test_a_file_that_is_no_text_is_refused_and_left_out_of_a_folder(name, tmp_pa
     assert name in str(raised.value)
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_of_a_folder_is_named_in_one_line(name, tmp_path):
-    content, reason = DAMAGED[name]
-    folder = folder_with(tmp_path / "texts", name, content)
-    with one_line(CorpusError, re.escape(reason)) as raised:
+def test_a_link_to_a_folder_above_it_is_refused(tmp_path):
+    folder = folder_with(tmp_path / "texts", "up", lambda path: path.symlink_to(".."))
+    with one_line(CorpusError, "leads back to a folder above it"):
         load_corpus(str(folder))
-
-    assert str(folder / name) in str(raised.value)
 
 
 def test_links_to_nothing_are_left_out_of_a_folder(tmp_path):
