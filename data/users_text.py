@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from os.path import abspath, expanduser
+from os.path import abspath, expanduser, isdir
 from pathlib import Path
 
 from data.parts import Corpus
@@ -66,7 +66,10 @@ def load_users_text(
                 return list_sources(folder_of_data_set(name, cache, announce), reading)
             if not name:
                 raise CorpusError("cannot read a text without a name")
-            return list_sources(Path(abspath(expanduser(name))), reading)
+            path = Path(abspath(expanduser(name)))
+            if isdir(path):
+                announce(f"looking at the files of {name}")
+            return list_sources(path, reading)
         except CorpusError as error:
             raise CorpusError(f"{key}: {error}") from error
 
