@@ -15,8 +15,9 @@ from sklearn.preprocessing import OneHotEncoder
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from data.tasks.task import PAIR
+from data.tasks.task import LABELS, PAIR
 from trained.examples import MANY_UNITS, NO_LABEL, Units, folds_of
+from trained.regression import Regression
 
 NGRAM_LENGTHS = (1, 5)
 INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -49,8 +50,15 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
     labels = labelled.all_labels.numpy()
     fold = folds_of(labelled.labels, labelled.kind)
+    if labels.ndim == 1:
+        return _regression(known, tested, labels, fold, n_labels)
 
-    return _regression(known, tested, labels, fold, n_labels)
+    regression = Regression(labelled.kind, n_labels)
+    every = np.arange(known.shape[1])
+    _, c = regression.best(known, labels, fold, [every], INVERSE_PENALTIES)
+    weight, bias = regression.fitted(known, labels, c)
+
+    return torch.from_numpy(tested @ weight.T + bias)
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -69,8 +77,14 @@ def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
 
 def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_units, n_labels]`: how often each label occurs."""
+    """Scores `[n_units, n_labels]`: how often each label occurs; of several labels per text, the
+    log-odds; of numbers, the mean."""
     labels = labelled.all_labels
+    if labels.ndim == 2:
+        mean = labels.double().mean(0)
+        return (mean.logit() if labelled.kind == LABELS else mean).expand(
+            len(test.labels), n_labels
+        )
     counts = labels[labels != NO_LABEL].bincount(minlength=n_labels).double()
     return counts.expand(len(test.all_labels), n_labels)
 

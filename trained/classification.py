@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from data.tasks.task import CHARACTER, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
-from trained.examples import FOLDS, MANY_UNITS, NO_LABEL, folds_of
+from trained.examples import NO_LABEL, folds_of
+from trained.regression import Regression, loss_of
 from training.muon import CPU_HAS_BFLOAT16
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
@@ -31,21 +29,13 @@ WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 MAX_WINDOWS = 8  # of a long text, that one step of fine-tuning reads
 MAX_CHARACTERS = 262_144  # whose features a probe computes
-# that a probe is fitted on, and that its candidates are compared on
-MAX_UNITS = 16_384
-MAX_COMPARED = 4_096
-# the least probability that cross-validation counts, for labels that the other folds lack
-UNSEEN = 1e-4
-NEVER = -1e4  # the score of a label without examples
-Candidate = tuple[
-    np.ndarray, float
-]  # the inputs that a probe may read, and its inverse penalty
+MAX_UNITS = 16_384  # that a probe is fitted on
 
 
 def probed(
     classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]
 ) -> Classifier:
-    """Fit the linear layer of a classifier by logistic regression; its model is not changed.
+    """Fit the linear layer of a classifier by a regression; its model is not changed.
 
     Cross-validation on the labelled texts chooses the penalty, and which features the layer reads,
     unless `classifier.chosen` is set.
@@ -62,7 +52,8 @@ def probed(
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
     target = torch.cat(list(labels)).numpy()
-    kept = np.flatnonzero(target != NO_LABEL)
+    has_label = target != NO_LABEL if target.ndim == 1 else np.ones(len(target))
+    kept = np.flatnonzero(has_label)
     kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
     target = target[kept]
     features = classifier.inputs(read).numpy()[kept]
@@ -71,110 +62,22 @@ def probed(
     # fine-tuning may change a feature that hardly varies here
     scale = np.maximum(scale, 0.1 * scale.mean())
     features = (features - mean) / scale
+    fold = folds_of(labels, classifier.kind)[kept]
+    regression = Regression(classifier.kind, classifier.output.out_features)
+    classifier.chosen = classifier.chosen or regression.best(
+        features, target, fold, columns_of(classifier), INVERSE_PENALTIES
+    )
+    columns, c = classifier.chosen
     weight = np.zeros((classifier.output.out_features, features.shape[1]))
-    bias = np.full(len(weight), NEVER)
-    if len(set(target)) > 1:
-        fold = folds_of(labels, classifier.kind)[kept]
-        classifier.chosen = classifier.chosen or best_candidate(
-            features, target, fold, columns_of(classifier)
-        )
-        columns, c = classifier.chosen
-        model = fitted(features[:, columns], target, c)
-        coefficients = model.coef_
-        intercepts = model.intercept_
-        if len(model.classes_) == 2:  # scikit-learn has one row for two labels
-            coefficients = np.concatenate([-coefficients, coefficients]) / 2
-            intercepts = np.array([-1, 1]) * intercepts / 2
-        weight[np.ix_(model.classes_, classifier.chosen[0])] = coefficients
-        bias[model.classes_] = intercepts
-        weight /= scale
-        bias -= weight @ mean
-    else:
-        bias[target[0]] = 0.0
+    weight[:, columns], bias = regression.fitted(features[:, columns], target, c)
+    weight /= scale
+    bias = bias - weight @ mean
 
     with torch.no_grad():
         classifier.output.weight.copy_(torch.from_numpy(weight))
         classifier.output.bias.copy_(torch.from_numpy(bias))
 
     return classifier
-
-
-def best_candidate(
-    features: np.ndarray,
-    target: np.ndarray,
-    fold: np.ndarray,
-    choices: Sequence[np.ndarray],
-) -> Candidate:
-    """The columns of `features` `[n_units, n_features]`, and the inverse penalty, that predict the
-    labels `target` of a `fold` best from the other folds.
-
-    The log-likelihood decides: the accuracy on few units has large steps, and often a tie.
-    """
-    folds = range(FOLDS if len(target) < MANY_UNITS else 1)
-    step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
-    features = features[::step]
-    target = target[::step]
-    fold = fold[::step]
-    totals = np.zeros((len(choices), len(INVERSE_PENALTIES)))
-    for i, columns in enumerate(choices):
-        for left_out in folds:
-            inner = fold != left_out
-            if not inner.all() and len(set(target[inner])) > 1:
-                totals[i] += log_likelihoods(features[:, columns], target, inner)
-
-    i, j = divmod(int(totals.argmax()), len(INVERSE_PENALTIES))
-    return choices[i], INVERSE_PENALTIES[j]
-
-
-# several threads would wait for each other at each of many small products
-@threadpool_limits.wrap(limits=1)
-def log_likelihoods(
-    features: np.ndarray, target: np.ndarray, inner: np.ndarray
-) -> list[float]:
-    """The mean log-likelihood of the labels that are not `inner`, by regressions on those that are,
-    for each inverse penalty."""
-    known, left_out, _ = in_span(features[inner], features[~inner])
-    labels = target[~inner]
-    model = LogisticRegression(max_iter=1_000, tol=1e-3, warm_start=True)
-    means = []
-    for c in INVERSE_PENALTIES:
-        model.set_params(C=c).fit(known, target[inner])
-        probabilities = np.zeros((len(labels), target.max() + 1))
-        probabilities[:, model.classes_] = model.predict_proba(left_out)
-        of_labels = probabilities[np.arange(len(labels)), labels]
-        means.append(float(np.log(np.maximum(of_labels, UNSEEN)).mean()))
-
-    return means
-
-
-def in_span(
-    features: np.ndarray, others: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Features and others `[n, n_features]` in the space that the features span, and its basis.
-
-    A regression on fewer units than features has the same weights there, because the penalty keeps
-    them in this space, and is faster. Otherwise nothing changes, and the basis is None.
-    """
-    n_units, n_features = features.shape
-    if n_units >= n_features:
-        return features, others, None
-    basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
-    return features @ basis, others @ basis, basis
-
-
-@threadpool_limits.wrap(limits=1)
-def fitted(
-    features: np.ndarray, labels: np.ndarray, c: float, **options: Any
-) -> LogisticRegression:
-    """A logistic regression on features `[n_units, n_features]`."""
-    model = LogisticRegression(C=c, max_iter=1_000, **options)
-    known, _, basis = in_span(features, features[:0])
-    model.fit(known, labels)
-    if basis is not None:
-        model.coef_ = model.coef_ @ basis.T
-        model.n_features_in_ = len(basis)
-
-    return model
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
@@ -214,7 +117,8 @@ def scores_in_training(classifier: Classifier, texts: Sequence[Tensor]) -> Tenso
     features = classifier.features(*padded(windows))
     if classifier.kind != CHARACTER:
         features = classifier.together(features, windows, counts)
-    return classifier.output(classifier.inputs(features))
+    with torch.autocast("cpu", enabled=False):
+        return classifier.output(classifier.inputs(features.float()))
 
 
 def fine_tuned(
@@ -258,8 +162,8 @@ def fine_tuned(
                 read += texts[per_label * i : per_label * (i + 1)]
             target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
             with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
-                scores = scores_in_training(classifier, read).view(target.numel(), -1)
-                loss = F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
+                scores = scores_in_training(classifier, read)
+                loss = loss_of(classifier.kind, scores, target)
 
             loss.backward()
             gradients_of(classifier)  # coalesces those of tables

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
@@ -29,12 +28,13 @@ from trained.examples import (
     units,
 )
 from trained.load import Trained, untrained
-from trained.per_label import per_label
+from trained.per_label import details
 from trained.task_results import (
     COMBINED,
     CONTEXT,
     FREQUENT,
     FROM_SCRATCH,
+    MEAN,
     NGRAMS,
     PRETRAINED,
     PROBE,
@@ -59,9 +59,8 @@ class Answers(NamedTuple):
     # method -> `[n_draws, n_test]`: per test example, which may have many labels
     right: dict[str, np.ndarray]
     counts: np.ndarray  # [n_test], all answers
-    confusion: (
-        np.ndarray
-    )  # [n_labels, n_labels], of the fine-tuned model, all draws together
+    scores: list[Tensor]  # [n_units, n_labels] of the fine-tuned model, per draw
+    truth: Tensor  # the labels of the test, as in `Units`
     learned: Classifier  # the fine-tuned model of the first draw
 
 
@@ -123,12 +122,14 @@ def compare(
         f" {len(names)} labels, {n_draws} draw{'s' * (n_draws > 1)} of labels",
         flush=True,
     )
+    measures = {NUMBER: "R^2", LABELS: "F1 of a text"}
+    print(f"the scores are the {measures.get(task.kind, 'accuracy')}")
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
     scores = results(answers.right, answers.counts, ceiling_of(task))
-    of_labels = {} if task.kind == CHOICE else per_label(answers.confusion, names)
+    more = details(task.kind, answers.scores, answers.truth, names)
 
-    return sizes | scores | of_labels, answers.learned
+    return sizes | scores | more, answers.learned
 
 
 def ceiling_of(task: Task) -> float | None:
@@ -171,7 +172,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             accuracies(task, likelihoods.expand(2, -1).T, part)[0]
         ] * len(draws)
 
-    confusion = np.zeros((n_names, n_names), dtype=int)
+    tuned_scores: list[Tensor] = []
     began = time.monotonic()
     for i, draw in enumerate(draws):
         if i:
@@ -184,9 +185,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
         ):
             correct, counts = accuracies(task, scores, part)
             if classifier is not None and name == PRETRAINED:
-                predicted = scores.argmax(1).numpy()
-                labels = part.all_labels.numpy()
-                confusion += confusion_matrix(labels, predicted, labels=range(n_names))
+                tuned_scores.append(scores)
                 classifiers = classifiers or [classifier]
 
             right.setdefault(name, []).append(correct)
@@ -198,7 +197,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
 
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
 
-    return Answers(rows, counts.numpy(), confusion, classifiers[0])
+    return Answers(rows, counts.numpy(), tuned_scores, part.all_labels, classifiers[0])
 
 
 def report(progress: str) -> None:
@@ -287,7 +286,8 @@ def learn(
 
     if task.kind != CHOICE:
         pool = units(task, task.pool)
-        yield Learned(FREQUENT, by_frequency(pool, test.units, n_labels))
+        name = MEAN if task.kind == NUMBER else FREQUENT
+        yield Learned(name, by_frequency(pool, test.units, n_labels))
 
 
 def print_unknown(trained: Trained, task: Task) -> None:

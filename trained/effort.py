@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from data.tasks.task import CHARACTER
+from data.tasks.task import CHARACTER, NUMBER
 from trained.baselines import by_ngrams
-from trained.classification import UNSEEN, fine_tuned, probed
+from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
-from trained.examples import NO_LABEL, Units, example_folds
+from trained.examples import Units, example_folds
+from trained.regression import loss_of, readings
 
 Effort = dict[
     str, Any
@@ -28,13 +28,14 @@ OF_PRETRAINED = (FROZEN, GENTLE, STRONG)
 OF_UNTRAINED = (FROZEN, SLOW, UNTRAINED)
 MAX_EXAMPLES = 512  # that efforts are compared on
 FEW_EXAMPLES = 128  # up to here two folds decide, from here on one
-# of the log-probabilities of the model and of the n-grams
+# of the readings of the model and of the n-grams
 SHARES = tuple(product((0.0, 0.25, 0.5, 1.0, 2.0), (0.0, 0.5, 1.0, 2.0, 4.0)))[1:]
 
 
 class Choice(NamedTuple):
-    """The effort of a classifier, and the shares of its log-probabilities and those of n-grams."""
+    """The effort of a classifier, and the shares of its readings and those of n-grams."""
 
+    kind: str
     effort: Effort
     shares: tuple[float, float] | None  # None for labels of characters
 
@@ -45,19 +46,17 @@ class Choice(NamedTuple):
         if self.shares is None:
             return how
         model, ngrams = self.shares
-        return f"{how}; log-probabilities count {model:g}, those of n-grams {ngrams:g}"
+        return f"{how}; shares: model {model:g}, n-grams {ngrams:g}"
 
     def combined(self, scores: Tensor, ngrams: Tensor) -> Tensor:
-        return mixed(log_probabilities(scores), log_probabilities(ngrams), self.shares)
-
-
-def log_probabilities(scores: Tensor) -> Tensor:
-    return scores.double().log_softmax(-1).clamp(min=float(np.log(UNSEEN)))
+        return mixed(
+            readings(self.kind, scores), readings(self.kind, ngrams), self.shares
+        )
 
 
 def mixed(model: Tensor, ngrams: Tensor, shares: Any) -> Tensor:
-    """The log-probabilities `[n_units, n_labels]` of both, weighted by their shares."""
-    return (shares[0] * model + shares[1] * ngrams).log_softmax(-1)
+    """The readings `[n_units, n_labels]` of both, weighted by their shares."""
+    return shares[0] * model + shares[1] * ngrams
 
 
 def tuned(
@@ -102,26 +101,29 @@ def chosen(
         start = probed(start, inner.ids, inner.units.labels)
         for scores, effort in zip(of_efforts, efforts, strict=True):
             learned = tuned(start, inner.ids, inner.units.labels, effort, seed)
-            scores.append(log_probabilities(scores_of(learned, outer.ids)))
+            scores.append(readings(probe.kind, scores_of(learned, outer.ids)))
         truth.append(outer.units.all_labels)
         if labelled.kind != CHARACTER:
             n_labels = probe.output.out_features
             scores = by_ngrams(inner.units, outer.units, n_labels)
-            of_ngrams.append(log_probabilities(scores))
+            of_ngrams.append(readings(probe.kind, scores))
 
     labels = torch.cat(truth)
 
-    def loss(log_probs: Tensor) -> float:
-        return F.nll_loss(log_probs, labels, ignore_index=NO_LABEL).item()
+    def loss(read: Tensor) -> float:
+        return loss_of(probe.kind, read, labels).item()
 
     best = min(range(len(efforts)), key=lambda i: loss(torch.cat(of_efforts[i])))
     if not of_ngrams:
-        return Choice(efforts[best], None)
+        return Choice(probe.kind, efforts[best], None)
     model = torch.cat(of_efforts[best])
     ngrams = torch.cat(of_ngrams)
-    shares = min(SHARES, key=lambda shares: loss(mixed(model, ngrams, shares)))
+    candidates = SHARES
+    if probe.kind == NUMBER:
+        candidates = tuple(shares for shares in SHARES if sum(shares) == 1)
+    shares = min(candidates, key=lambda shares: loss(mixed(model, ngrams, shares)))
 
-    return Choice(efforts[best], shares)
+    return Choice(probe.kind, efforts[best], shares)
 
 
 class Part(NamedTuple):

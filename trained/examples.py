@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Labels, Task
+from data.tasks.task import (
+    CHARACTER,
+    CHOICE,
+    LABELS,
+    NUMBER,
+    PAIR,
+    TEXT,
+    Example,
+    Labels,
+    Task,
+)
 from data.vocabulary import Vocabulary
 from trained.load import Trained
 
@@ -23,13 +33,14 @@ class Units(NamedTuple):
     """The units of a classification: texts, pairs of texts, or the characters of texts."""
 
     texts: list[str]  # two per pair, one after the other
-    # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none
+    # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none; a
+    # number is `[1, 1]`, and several labels are `[1, n_labels]`, each 0 or 1
     labels: list[Tensor]
     kind: str  # of the task
 
     @property
     def all_labels(self) -> Tensor:
-        """`[n_units]`."""
+        """`[n_units]`, or `[n_texts, n_labels]`."""
         return torch.cat(self.labels)
 
 
@@ -51,8 +62,9 @@ def folds_of(labels: Sequence[Tensor], kind: str) -> np.ndarray:
 
 
 def label_names(task: Task) -> list[str]:
-    """The names that the numbers of labels stand for."""
-    return CHOICE_LABELS if task.kind == CHOICE else task.labels
+    """The names that the numbers of labels stand for; a number has one score."""
+    names = {CHOICE: CHOICE_LABELS, NUMBER: [NUMBER]}
+    return names.get(task.kind) or task.labels
 
 
 def units(task: Task, examples: Sequence[Example]) -> Units:
@@ -62,23 +74,29 @@ def units(task: Task, examples: Sequence[Example]) -> Units:
     labels: list[Tensor] = []
     for example in examples:
         texts += example.texts
-        names: Labels = [str(example.label)]
-        if task.kind == CHOICE:
-            labels.append(torch.tensor([number["right"]]))
-            names = ["wrong"]
-        elif task.kind == CHARACTER:
-            names = example.label
-
-        labels.append(
-            torch.tensor([number.get(name or "", NO_LABEL) for name in names])
-        )
+        labels += targets_of(task.kind, example, number)
 
     return Units(texts, labels, task.kind)
 
 
+def targets_of(kind: str, example: Example, number: dict[str, int]) -> list[Tensor]:
+    """The `labels` of `Units` that an example has; `number` are the numbers of labels."""
+    if kind == CHOICE:
+        return [torch.tensor([number["right"]]), torch.tensor([number["wrong"]])]
+    if kind == NUMBER:
+        return [torch.tensor([[float(str(example.label))]])]
+    if kind == LABELS:
+        return [torch.tensor([[float(name in example.label) for name in number]])]
+    names: Labels = example.label if kind == CHARACTER else [str(example.label)]
+    return [torch.tensor([number.get(name or "", NO_LABEL) for name in names])]
+
+
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
     """The numbers of right and of all answers per example, both `[n_examples]`. Equal scores of a
-    choice are wrong."""
+    choice are wrong; of numbers and of several labels, `shares_of` a text are right."""
+    if task.kind in (NUMBER, LABELS):
+        right = shares_of(task.kind, scores, test.all_labels.double())
+        return right, torch.ones_like(right)
     if task.kind == CHOICE:
         right = (scores[0::2, 1] > scores[1::2, 1]).double()
         return right, torch.ones_like(right)
@@ -92,6 +110,18 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     return torch.bincount(example, right.double(), n), torch.bincount(
         example, counts.double(), n
     )
+
+
+def shares_of(kind: str, scores: Tensor, truth: Tensor) -> Tensor:
+    """How far texts are right, `[n_texts]`: with several labels, their F1, which is 1 if there are
+    none; with a number, 1 - error^2 / variance, whose mean is R^2."""
+    if kind == NUMBER:
+        squares = (scores - truth).square().squeeze(1)
+        return 1 - squares / truth.var(correction=0)
+    predicted = (scores > 0).double()
+    n = predicted.sum(1) + truth.sum(1)
+    common = (predicted * truth).sum(1)
+    return torch.where(n == 0, 1.0, 2 * common / n.clamp(min=1))
 
 
 def n_long(texts: Sequence[str], trained: Trained) -> int:

@@ -1,45 +1,108 @@
-"""How well a classifier does on each label."""
+"""How well the fine-tuned model does on each label, or on numbers."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.stats import spearmanr
+from sklearn.metrics import confusion_matrix
+from torch import Tensor
 
+from data.tasks.task import CHOICE, LABELS, NUMBER
 from runs.terminal import in_one_line
 
 SHOWN = 3  # labels that a label is taken for most often, itself included
 
 
-def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """Print and return precision, recall and F1 of each label, and their macro F1, the mean of F1
-    over labels.
+def details(
+    kind: str, scores: Sequence[Tensor], truth: Tensor, names: Sequence[str]
+) -> dict[str, Any]:
+    """Print and return more than the score of a task, from the `scores` `[n_units, n_labels]` of
+    each draw and the true labels."""
+    if kind == CHOICE:
+        return {}
+    if kind == NUMBER:
+        return of_numbers(scores, truth)
+    if kind == LABELS:
+        predicted = torch.stack(list(scores)) > 0  # [n_draws, n_texts, n_labels]
+        given = (truth > 0).expand_as(predicted)
+        right = predicted & given
+        counts = torch.stack([right, predicted, given]).sum((1, 2)).numpy()
+        return table_of(counts[0], counts[1], counts[2], names)
+    confusion = np.zeros((len(names), len(names)), dtype=int)
+    for each in scores:
+        labels = range(len(names))
+        confusion += confusion_matrix(truth, each.argmax(1), labels=labels)
+    return per_label(confusion, names)
 
-    `confusion` `[n_labels, n_labels]` says how often each label (row) was taken for each (column).
+
+def of_numbers(scores: Sequence[Tensor], truth: Tensor) -> dict[str, float]:
+    """The mean absolute error, that of the mean of all true numbers, and the rank correlation, as
+    means over draws."""
+    numbers = truth.squeeze(1).double()
+    errors = []
+    correlations = []
+    for each in scores:
+        predicted = each.squeeze(1).double()
+        errors.append(float((predicted - numbers).abs().mean()))
+        correlations.append(float(spearmanr(predicted, numbers).statistic))
+
+    results = {
+        "mean absolute error": float(np.mean(errors)),
+        "mean absolute error of the mean": float(
+            (numbers - numbers.mean()).abs().mean()
+        ),
+        "Spearman correlation": float(np.nan_to_num(np.mean(correlations))),
+    }
+    for name, value in results.items():
+        print(f"  {name}: {value:.4g}")
+    return results
+
+
+def table_of(
+    right: np.ndarray,
+    predicted: np.ndarray,
+    given: np.ndarray,
+    names: Sequence[str],
+    taken_for: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Print and return precision, recall and F1 of each label, their macro F1, which is the mean of
+    F1 over labels, and their micro F1, that of all decisions together.
+
     A share with a denominator of 0 is 0.
     """
-    right = confusion.diagonal()
-    predicted = confusion.sum(0)
-    given = confusion.sum(1)
     precision = right / np.maximum(predicted, 1)
     recall = right / np.maximum(given, 1)
     f1 = 2 * right / np.maximum(predicted + given, 1)
-    shown = [in_one_line(name) for name in names]
-    print(f"  macro F1 of the fine-tuned model: {f1.mean():.3f}")
-    print(f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}   taken for")
+    micro = 2 * right.sum() / max(predicted.sum() + given.sum(), 1)
+    print(f"  macro F1 of the fine-tuned model: {f1.mean():.3f}, micro F1: {micro:.3f}")
+    heading = f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}"
+    print(f"{heading}   taken for" if taken_for else heading)
     labels = {}
+    for i, name in enumerate(names):
+        scores = {"precision": precision[i], "recall": recall[i], "F1": f1[i]}
+        columns = " ".join(f"{score:9.3f}" for score in scores.values())
+        others = f"   {taken_for[i]}" if taken_for else ""
+        print(f"    {in_one_line(name)[:16]:16} {columns}{others}")
+        labels[name] = {name: float(score) for name, score in scores.items()}
+
+    return {"macro F1": float(f1.mean()), "micro F1": float(micro), "labels": labels}
+
+
+def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """`table_of` a confusion `[n_labels, n_labels]`: how often each label (row) was taken for each
+    (column)."""
+    given = confusion.sum(1)
+    shown = [in_one_line(name) for name in names]
+    taken_for = []
     for i, row in enumerate(confusion):
         most = [
             f"{shown[j]} {row[j] / given[i]:.0%}"
             for j in np.argsort(-row)[:SHOWN]
             if row[j]
         ]
-        scores = {"precision": precision[i], "recall": recall[i], "F1": f1[i]}
-        columns = " ".join(f"{score:9.3f}" for score in scores.values())
-        print(f"    {shown[i][:16]:16} {columns}   {', '.join(most)}")
-        labels[names[i]] = {name: float(score) for name, score in scores.items()}
+        taken_for.append(", ".join(most))
+    table = table_of(confusion.diagonal(), confusion.sum(0), given, names, taken_for)
 
-    return {
-        "macro F1": float(f1.mean()),
-        "labels": labels,
-        "confusion": confusion.tolist(),
-    }
+    return table | {"confusion": confusion.tolist()}

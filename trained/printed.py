@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from data.tasks.task import CHARACTER, PAIR
+from data.tasks.table import SEPARATOR as BETWEEN_LABELS
+from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR
 from data.vocabulary import MASK, UNK, Vocabulary
 from runs.terminal import in_one_line, printable
 from trained.examples import n_long, n_unknown
@@ -157,7 +158,7 @@ class Labels:
     @property
     def added(self) -> tuple[str, ...]:
         """The fields that are added to a table."""
-        if self.saved.kind == CHARACTER:
+        if self.saved.kind in (CHARACTER, LABELS, NUMBER):
             return ("prediction",)
         return ("prediction", "probability")
 
@@ -193,6 +194,9 @@ class Labels:
 
     def _show(self, item: Item, text: str, probabilities: Tensor) -> None:
         """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""
+        if self.saved.kind == NUMBER:
+            self._show_number(item, text, float(probabilities))
+            return
         of_characters = self.saved.kind == CHARACTER
         pieces = (
             pieces_of(text, probabilities)
@@ -221,11 +225,21 @@ class Labels:
             start = f"{piece['text']!r}  " if of_characters else ""
             print(start + "  ".join(shown))
 
+    def _show_number(self, item: Item, text: str, number: float) -> None:
+        shown = float(f"{number:.6g}")
+        if not isinstance(item, Line):
+            sys.stdout.write(item.with_values({"prediction": shown}))
+        else:
+            print(as_json({"text": text, "number": shown}) if self.in_json else shown)
+
     def _values(self, labelled: list[dict[str, Any]]) -> dict[str, Any]:
         """What is added to a row with these pieces."""
         if self.saved.kind == CHARACTER:
             pieces = [{"text": each["text"]} | each["labels"][0] for each in labelled]
             return {"prediction": pieces}
+        if self.saved.kind == LABELS:
+            names = [each["label"] for each in labelled[0]["labels"]]
+            return {"prediction": BETWEEN_LABELS.join(names)}
         best = labelled[0]["labels"][0]
         return {
             "prediction": best["label"],
@@ -234,7 +248,10 @@ class Labels:
 
     def _best(self, probabilities: Tensor) -> list[dict[str, Any]]:
         labels = self.saved.labels
-        best = probabilities.topk(min(self.top or 1, len(labels))).indices.tolist()
+        n = min(self.top or 1, len(labels))
+        if self.saved.kind == LABELS and not self.top:
+            n = int((probabilities > 0.5).sum())
+        best = probabilities.topk(n).indices.tolist()
         return [
             {"label": labels[i], "probability": float(probabilities[i])} for i in best
         ]

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
+from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, PAIR, TEXT
 from runs.run_folder import RunFolder
 from runs.schema import MISSING, checked, is_size, matches
 from trained.classifier import Classifier, scores_of
@@ -31,7 +31,7 @@ def is_label(value: Any) -> bool:
 SCORES = {str: {"mean": float, "margin": (float, None)}}  # by method
 FACTS = {
     "task": is_label,
-    "kind": lambda kind: kind in (CHARACTER, TEXT, PAIR, CHOICE),
+    "kind": lambda kind: kind in (CHARACTER, TEXT, PAIR, CHOICE, LABELS, NUMBER),
     "labels": lambda labels: labels and matches(labels, [is_label]),
     "results": {
         "labelled": is_size,
@@ -50,7 +50,7 @@ class SavedClassifier(Trained):
 
     classifier: Classifier
     task: str
-    kind: str  # character, text, pair, or choice
+    kind: str  # of its task
     labels: list[str]
     results: dict[str, Any]  # of the comparison with other models
 
@@ -60,13 +60,18 @@ class SavedClassifier(Trained):
 
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for
-        labels of characters.
+        labels of characters; for a number, `[1, 1]`, the number itself.
 
         Pairs are `texts` 0 and 1, 2 and 3, .... Texts of more than `longest` tokens are read in
         windows, as in training.
         """
         ids = token_ids(texts, self)
-        probabilities = scores_of(self.classifier, ids).softmax(-1)
+        scores = scores_of(self.classifier, ids)
+        if self.kind == NUMBER:
+            return list(scores.split(1))
+        if self.kind == LABELS:
+            return list(scores.sigmoid().split(1))
+        probabilities = scores.softmax(-1)
         if self.kind == CHARACTER:
             return list(probabilities.split([len(each) for each in ids]))
         return list(probabilities.split(1))

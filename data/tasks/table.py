@@ -1,11 +1,12 @@
 """A user's task: a table of texts and labels."""
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from data.tasks.task import CHARACTER, PAIR, TEXT, Example, Task
+from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, TEXT, Example, Task
 from data.text.files import CorpusError, UnusableFileError
 from data.text.tables import rows_of
 from runs.reading import opened
@@ -16,15 +17,19 @@ COLUMNS = {
     TEXT: {"text", "label"},
     PAIR: {"text_a", "text_b", "label"},
     CHARACTER: {"text", "labels"},
+    NUMBER: {"text", "number"},
 }
+LABEL_COLUMNS = ("label", "labels", "number")
+SEPARATOR = "|"  # of several labels
 SIZE = 2**20  # bytes that are read at once
 SPLITS = ("", "train", "test")
 
 
 def from_table(path: Path) -> Task:
     """The task of a CSV, TSV or JSON lines file, plain, .gz or .zst, with the columns `text` and
-    `label`; `text_a`, `text_b` and `label` for pairs of texts; or `text` and `labels`, where
-    `labels` has one character per character of the text. Other columns are not read.
+    `label`; `text_a`, `text_b` and `label` for pairs of texts; `text` and `number`; or `text` and
+    `labels`, where `labels` has one character per character of the text, or any number of labels
+    with | between them, or in a list of JSON. Other columns are not read.
 
     A column `split` may say train or test. Otherwise the first 70% of the texts of each label are
     for training. A test text that is also a training text is left out. Raises CorpusError if the
@@ -36,8 +41,9 @@ def from_table(path: Path) -> Task:
     if len(kinds) != 1:
         raise CorpusError(
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
-            f" labels, in lower case; it has {', '.join(columns) or 'no rows'}"
+            f" labels, or text and number, in lower case; it has {', '.join(columns) or 'no rows'}"
         )
+    kind = LABELS if kinds[0] == CHARACTER and has_several(rows) else kinds[0]
 
     examples = {}  # with their splits; equal rows count once
     for number, row in enumerate(rows, start=1):
@@ -47,11 +53,11 @@ def from_table(path: Path) -> Task:
                 f"row {number} of {path}: split must be train or test, or empty"
             )
         try:
-            examples[_example(row, kinds[0]), split] = None
+            examples[_example(row, kind), split] = None
         except ValueError as error:
             raise CorpusError(f"row {number} of {path}: {error}") from error
 
-    return _split(path.name, kinds[0], list(examples))
+    return _split(path.name, kind, list(examples))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -68,10 +74,25 @@ def _read(path: Path) -> list[dict[str, Any]]:
         ) from error
 
 
+def has_several(rows: list[dict[str, Any]]) -> bool:
+    """Whether the column `labels` has several labels per text: a list, or | in a row that has not
+    one character per character."""
+    for row in rows:
+        labels = row.get("labels")
+        if isinstance(labels, list):
+            return True
+        value = _text(labels)
+        if SEPARATOR in value and len(value) != len(_text(row.get("text"))):
+            return True
+    return False
+
+
 def _text(value: Any) -> str:
     """A field as text: numbers and truth values of JSON as they are written there."""
     if value is None:
         return ""
+    if isinstance(value, list):
+        return SEPARATOR.join(map(_text, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -81,12 +102,12 @@ def _example(row: dict[str, Any], kind: str) -> Example:
     Labels are printed and published, so they have no control characters, such as line ends.
     """
     fields = {}
-    for name in sorted(COLUMNS[kind]):
+    for name in sorted(COLUMNS[CHARACTER if kind == LABELS else kind]):
         fields[name] = _text(row.get(name))
-        if not fields[name]:
+        if not fields[name] and (kind, name) != (LABELS, "labels"):
             raise ValueError(f"the column {name} is empty")
 
-    label = fields.get("label") or fields["labels"]
+    label = next(fields[name] for name in LABEL_COLUMNS if name in fields)
     if not label.isprintable():
         raise ValueError(
             f"the label {label[:40]!r} has a character that cannot be printed"
@@ -95,7 +116,12 @@ def _example(row: dict[str, Any], kind: str) -> Example:
         return Example((fields["text_a"], fields["text_b"]), label)
 
     text = fields["text"]
-    if kind == TEXT:
+    if kind == LABELS:
+        names = {name.strip() for name in label.split(SEPARATOR)}
+        return Example((text,), tuple(sorted(names - {""})))
+    if kind == NUMBER and not math.isfinite(float(label)):
+        raise ValueError(f"the number {label} is not finite")
+    if kind != CHARACTER:
         return Example((text,), label)
     if len(label) != len(text):
         raise ValueError("labels must have one character per character of the text")
@@ -108,7 +134,7 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
 
     def stratum(example: Example) -> str:
         """The examples of a stratum are split by the same share."""
-        return "" if kind == CHARACTER else str(example.label)
+        return str(example.label) if kind in (TEXT, PAIR) else ""
 
     n_unsplit = Counter(stratum(example) for example, split in examples if not split)
     seen = Counter[str]()
@@ -129,20 +155,20 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     counts = Counter(map(stratum, pool))
     strata = {stratum(example) for example, _ in examples}
     rare = sorted(label for label in strata if counts[label] < FEWEST)
-    if rare and kind == CHARACTER:
+    if rare and kind not in (TEXT, PAIR):
         raise CorpusError(
             f"{name} has {len(pool)} different training texts: {FEWEST} are needed"
         )
     if rare:
         raise CorpusError(
             f"{name}: {len(rare)} of {len(strata)} labels have fewer than {FEWEST} different"
-            f" training texts, such as {rare[0]!r} with {counts[rare[0]]}: merge such labels, and"
-            " group numbers into classes"
+            f" training texts, such as {rare[0]!r} with {counts[rare[0]]}: merge such labels, or"
+            " call the column number to predict numbers"
         )
 
     task = Task(name, kind, pool, test)
     only_in_test = set(Task(name, kind, test, []).labels) - set(task.labels)
-    if only_in_test:
+    if only_in_test and kind != NUMBER:
         raise CorpusError(
             f"{name}: a test text has the label {min(only_in_test)!r}, and no training text has it"
         )

@@ -9,12 +9,13 @@ import numpy as np
 N_POOL = 1_024  # labelled examples; a draw of labels is a part of them
 N_TEST = 2_000  # test examples, or as many as the text has
 REPORT, SELECTION = "report", "selection"  # the uses of a task: their texts differ
-CHARACTER, TEXT, PAIR, CHOICE = (
-    "character",
-    "text",
-    "pair",
-    "choice",
-)  # the kinds of tasks
+# the kinds of tasks
+CHARACTER = "character"
+TEXT = "text"
+PAIR = "pair"
+CHOICE = "choice"
+LABELS = "labels"
+NUMBER = "number"
 Labels = Sequence[str | None]  # per character; None where a character has no label
 
 
@@ -22,8 +23,9 @@ Labels = Sequence[str | None]  # per character; None where a character has no la
 class Example:
     """A text and its label.
 
-    The label of a `character` task is a sequence with one label per character. Examples of a `pair`
-    and of a `choice` have two texts; of those of a choice, the first is right.
+    The label of a `character` task is a sequence with one label per character, that of a `labels`
+    task has any number of labels, and that of a `number` task is a number as text. Examples of a
+    `pair` and of a `choice` have two texts; of those of a choice, the first is right.
     """
 
     texts: tuple[str, ...]
@@ -35,7 +37,7 @@ class Task:
     """Labelled examples to learn from, and others to test."""
 
     name: str
-    kind: str  # character, text, pair, or choice
+    kind: str  # character, text, pair, choice, labels, or number
     pool: Sequence[Example]
     test: Sequence[Example]
     ceiling: Callable[[], float] | None = (

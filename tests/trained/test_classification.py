@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import random_array, vstack
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
+from data.tasks.task import (
+    CHARACTER,
+    CHOICE,
+    LABELS,
+    NUMBER,
+    PAIR,
+    TEXT,
+    Example,
+    Task,
+)
 from tests.data.masking.helpers import generator
-from trained import classification, effort
+from trained import classification, effort, regression
 from trained.baselines import by_ngrams, in_few_dimensions
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
@@ -20,9 +29,11 @@ from trained.examples import (
     Units,
     accuracies,
     folds_of,
+    shares_of,
     token_ids,
     units,
 )
+from trained.regression import Regression
 from trained.task_results import NGRAMS, PRETRAINED
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -162,15 +173,14 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
 
 def test_a_part_of_the_units_has_all_folds(monkeypatch):
-    monkeypatch.setattr(classification, "MAX_COMPARED", 16)
+    monkeypatch.setattr(regression, "MAX_COMPARED", 16)
     draws = np.random.default_rng(0)
     target = draws.integers(2, size=64)
     features = np.stack([draws.normal(size=64), target], 1)
     choices = [np.array([i]) for i in (0, 1)]
+    fold = np.arange(64) % 4
 
-    columns, _ = classification.best_candidate(
-        features, target, np.arange(64) % 4, choices
-    )
+    columns, _ = Regression(TEXT, 2).best(features, target, fold, choices, [1.0])
 
     assert columns.tolist() == [1]
 
@@ -290,12 +300,84 @@ def test_a_probe_of_few_units_has_the_weights_of_a_regression_on_all_features(n_
     other = rng.normal(size=(50, 200))
     whole = LogisticRegression(C=0.1, max_iter=1_000, tol=1e-8).fit(features, labels)
 
-    fitted = classification.fitted(features, labels, 0.1, tol=1e-8)
+    weight, bias = Regression(TEXT, n_labels).fitted(features, labels, 0.1, tol=1e-8)
+    scores = torch.from_numpy(other @ weight.T + bias)
 
-    np.testing.assert_allclose(fitted.coef_, whole.coef_, atol=1e-6)
-    np.testing.assert_allclose(
-        fitted.predict_proba(other), whole.predict_proba(other), atol=1e-6
-    )
+    np.testing.assert_allclose(scores.softmax(1), whole.predict_proba(other), atol=1e-6)
+
+
+def test_a_ridge_of_few_units_has_the_weights_of_one_on_all_features():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(20, 200))
+    numbers = rng.normal(size=(20, 1)) + 7
+    whole = Ridge(2.0).fit(features, numbers[:, 0])
+
+    weight, bias = Regression(NUMBER, 1).fitted(features, numbers, 0.5)
+
+    np.testing.assert_allclose(weight[0], whole.coef_, atol=1e-8)
+    assert bias[0] == pytest.approx(whole.intercept_)
+
+
+def test_several_labels_are_regressions_of_their_own():
+    """One label is never given, and one always."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(40, 5))
+    given = np.stack([features[:, 0] > 0, np.zeros(40), np.ones(40)], 1).astype(float)
+
+    weight, bias = Regression(LABELS, 3).fitted(features, given, 10.0)
+    scores = features @ weight.T + bias
+
+    assert ((scores > 0) == given).all()
+
+
+def of_animals(n):
+    """A task with several labels: the animals in a text, of which there may be none."""
+    names = ([], ["cat"], ["dog"], ["cat", "dog"])
+    examples = []
+    for i in range(n):
+        some = names[i % 4]
+        text = f"the {' and the '.join(some)} sat {'on the mat'[: i % 7]}"
+        examples.append(Example((text,), tuple(some)))
+    return Task("animals", LABELS, examples[: n // 2], examples[n // 2 :])
+
+
+def of_lengths(n):
+    """A task with a number: how much of a text is about cats, from 100 on."""
+    examples = []
+    for i in range(n):
+        text = " cat" * (i % 5) + " dog" * (4 - i % 5) + " ran"[: i % 7]
+        examples.append(Example((text,), str(100 + i % 5)))
+    return Task("lengths", NUMBER, examples[: n // 2], examples[n // 2 :])
+
+
+@pytest.mark.parametrize(
+    "task", [of_animals(80), of_lengths(80)], ids=lambda task: task.name
+)
+def test_numbers_and_several_labels_are_learned_by_all_methods(plain, task, capsys):
+    results, _ = compare(plain, task, n_labels=40, n_draws=2)
+    scores = {name: score["mean"] for name, score in results["scores"].items()}
+    nothing = scores.pop("mean of the numbers", None)
+
+    if task.kind == NUMBER:
+        assert nothing == pytest.approx(0.0, abs=0.01)
+        assert results["Spearman correlation"] > 0.9
+        assert results["mean absolute error"] < 0.5
+    else:
+        assert scores.pop("most frequent label") < 0.6
+        assert results["micro F1"] > 0.9
+
+    assert min(scores.values()) > 0.9, scores
+
+
+def test_the_measures_of_numbers_and_of_several_labels():
+    numbers = torch.tensor([[0.0], [2.0], [4.0]])
+    shares = shares_of(NUMBER, torch.tensor([[1.0], [2.0], [4.0]]), numbers.double())
+    # R^2 = 1 - 1 / 8
+    assert shares.mean() == pytest.approx(1 - 1 / 8)
+
+    given = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).double()
+    scores = torch.tensor([[1.0, -1.0], [1.0, -1.0], [-1.0, -1.0]])
+    assert shares_of(LABELS, scores, given).tolist() == pytest.approx([1, 2 / 3, 1])
 
 
 def test_equal_scores_of_a_choice_are_wrong():
@@ -405,7 +487,8 @@ def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
     def note_dtype(module, inputs, output):
         dtypes.add(output.dtype)
 
-    start.output.register_forward_hook(note_dtype)
+    last = start.model.encoder.layers[-1].feed_forward.output
+    last.register_forward_hook(note_dtype)
 
     fine_tuned(start, ids, part.labels, **RATES, n_steps=2, seed=0)
 

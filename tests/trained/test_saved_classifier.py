@@ -320,3 +320,54 @@ def test_pairs_are_two_texts_with_a_tab_between_them(
     assert "--column" in refusal(predict.main, saved, "--column", "a")
 
     refusal(export.main, saved, "--to", "onnx", tmp_path / "x.onnx")
+
+
+def saved_from(trained, tmp_path, header, rows):
+    """A classifier of the rows of a table."""
+    file = written(tmp_path / "own.csv", "\n".join([header, *rows]))
+    words = ["--task", str(file), "--draws", "1", "--save", str(tmp_path / "saved")]
+    assert finetune.main([str(trained.run.path), *words]) == 0
+    return tmp_path / "saved"
+
+
+def test_several_labels_are_predicted(plain, tmp_path, printed, refusal, piped):
+    labels = ("", "cat", "dog", "cat|dog")
+    rows = []
+    for i, names in product(range(12), labels):
+        rows.append(f"the {' and the '.join(names.split('|'))} sat {i},{names}")
+    saved = saved_from(plain, tmp_path, "text,labels", rows)
+    texts = ("the cat sat 3", "the cat and the dog sat 3", "the  sat 3")
+    lines = printed(predict.main, saved, *texts).splitlines()
+
+    assert [re.findall("cat|dog", line) for line in lines[:1]] == [["cat"]]
+    assert set(re.findall("cat|dog", lines[1])) == {"cat", "dog"}
+    assert lines[2] == ""
+
+    (all_of_them,) = printed(predict.main, saved, texts[2], "--top", 9).splitlines()
+    assert set(re.findall("cat|dog", all_of_them)) == {"cat", "dog"}
+
+    piped(b"text\nthe cat sat 3\n")
+    output = printed(predict.main, saved, "--column", "text")
+
+    assert output.splitlines() == ["text,prediction", "the cat sat 3,cat"]
+    assert "several labels" in refusal(
+        export.main, saved, "--to", "onnx", tmp_path / "x"
+    )
+
+
+def test_numbers_are_predicted(plain, tmp_path, printed, piped):
+    rows = []
+    for i, n in product(range(12), range(4)):
+        rows.append(
+            f"the{' cat' * n}{' dog' * (4 - n)} sat {'on the mat'[: i % 9]}{i},{n}.5"
+        )
+    saved = saved_from(plain, tmp_path, "text,number", rows)
+    texts = ["the cat cat cat dog sat", "the dog dog dog dog sat"]
+    many, none = map(float, printed(predict.main, saved, *texts).splitlines())
+
+    assert many > none + 1
+
+    piped(json.dumps({"text": texts[0]}).encode())
+    row = json.loads(printed(predict.main, saved, "--column", "text"))
+
+    assert row["prediction"] == pytest.approx(many)

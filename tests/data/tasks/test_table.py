@@ -5,7 +5,7 @@ import os
 import pytest
 
 from data.tasks.table import from_table
-from data.tasks.task import CHARACTER, PAIR, Example
+from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, Example
 from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
@@ -116,6 +116,37 @@ def test_a_text_may_be_of_any_length(tmp_path):
     assert len(table(tmp_path, "text,label", *rows).pool[0].texts[0]) > 300_000
 
 
+def test_texts_have_several_labels(tmp_path):
+    rows = rows_of_each_label("{label}{i},{label}|z", 10)
+    task = table(tmp_path, "text,labels", *rows, "none,", "one,z")
+
+    assert (task.kind, task.labels) == (LABELS, ["x", "y", "z"])
+    assert task.pool[0] == Example(("x0",), ("x", "z"))
+    assert {example.label for example in task.test} >= {(), ("z",)}
+
+
+def test_several_labels_may_be_a_list(tmp_path):
+    rows = [
+        json.dumps({"text": f"a{i}", "labels": ["b", "a"][: i % 3]}) for i in range(20)
+    ]
+    task = from_table(written(tmp_path / "a.jsonl", "\n".join(rows)))
+
+    assert [example.label for example in task.pool[:3]] == [(), ("b",), ("a", "b")]
+
+
+def test_a_separator_may_be_the_label_of_a_character(tmp_path):
+    task = table(tmp_path, "text,labels", *rows_of_each_label("{label}{i},{label}|", 9))
+    assert (task.kind, task.labels) == (CHARACTER, ["x", "y", "|"])
+
+
+def test_texts_have_numbers(tmp_path):
+    task = table(tmp_path, "text,number", *(f"a{i},{i / 4}" for i in range(20)))
+
+    assert task.kind == NUMBER
+    assert (len(task.pool), len(task.test)) == (14, 6)
+    assert task.pool[1] == Example(("a1",), "0.25")
+
+
 WRONG_FILES = {
     "No such file or directory": lambda file: None,
     "not a regular file": os.mkfifo,
@@ -145,6 +176,9 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
         ("text label\na b\n", "it has text label"),
         ("text,label\n", "it has no rows"),
         ("", "is empty"),
+        ("text,number\na,b\n", "row 1 of .*: could not convert .*'b'"),
+        ("text,number\na,nan\n", "row 1 of .*: the number nan is not finite"),
+        ("text,number,label\na,1,b\n", "needs the columns"),
         ("text,label\na,\n", "row 1 of .*: the column label is empty"),
         ("text,label\na\n", "has 1 fields in line 2, but 2 in its first"),
         ("text,label,split\na,b,dev\n", "split must be train or test"),
@@ -158,7 +192,7 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
         ("text,label\na,x\nb,x\nc,y\n", "2 of 2 labels .* such as 'x' with 1"),
         (
             f"text,label\n{SCORES}",
-            "20 of 20 labels .* such as '0.0' with 0: .* into classes",
+            "20 of 20 labels .* such as '0.0' with 0: .* column number",
         ),
         (f"text,label\n{ONE_LABEL}", "two labels are needed"),
     ],

@@ -1,0 +1,160 @@
+"""Linear regressions on features, for all kinds of labels: one label per unit, several, or a number."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch.nn import functional as F
+
+from data.tasks.task import LABELS, NUMBER
+from trained.examples import FOLDS, MANY_UNITS, NO_LABEL
+
+MAX_COMPARED = 4_096  # units that candidates are compared on
+# the least probability that counts, for labels that the other folds lack
+UNSEEN = 1e-4
+NEVER = -1e4  # the score of a label without examples
+# the columns of the features that are read, and the inverse penalty
+Candidate = tuple[np.ndarray, float]
+
+
+def readings(kind: str, scores: Tensor) -> Tensor:
+    """Scores `[n_units, n_labels]` as log-probabilities, or as log-odds of each of several labels,
+    within the limits of `UNSEEN`; numbers as they are."""
+    limit = -float(np.log(UNSEEN))
+    scores = scores.double()
+    if kind == NUMBER:
+        return scores
+    if kind == LABELS:
+        return scores.clamp(-limit, limit)
+    return scores.log_softmax(-1).clamp(min=-limit)
+
+
+def loss_of(kind: str, scores: Tensor, target: Tensor) -> Tensor:
+    """The mean loss of scores `[..., n_labels]`: cross-entropy, or the squared error of numbers."""
+    if kind == NUMBER:
+        return F.mse_loss(scores, target.view_as(scores).to(scores.dtype))
+    if kind == LABELS:
+        known = target.view_as(scores).to(scores.dtype)
+        return F.binary_cross_entropy_with_logits(scores, known)
+    scores = scores.view(target.numel(), -1)
+    return F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
+
+
+class Regression:
+    """A logistic regression, one per label if texts have several, or a ridge regression."""
+
+    def __init__(self, kind: str, n_labels: int):
+        self.kind = kind
+        self.n_labels = n_labels
+
+    def best(
+        self,
+        features: Any,
+        target: np.ndarray,
+        fold: np.ndarray,
+        choices: Sequence[np.ndarray],
+        inverse_penalties: Sequence[float],
+    ) -> Candidate:
+        """The columns of `features` `[n_units, n_features]`, and the inverse penalty, that predict
+        the `target` of a `fold` best from the other folds.
+
+        The loss decides: the accuracy on few units has large steps, and often a tie.
+        """
+        folds = range(FOLDS if len(target) < MANY_UNITS else 1)
+        step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
+        features = features[::step]
+        target = target[::step]
+        fold = fold[::step]
+        losses = np.zeros((len(choices), len(inverse_penalties)))
+        for i, columns in enumerate(choices):
+            for left_out in folds:
+                inner = fold != left_out
+                if not inner.all():
+                    losses[i] += self._losses(
+                        features[:, columns], target, inner, inverse_penalties
+                    )
+
+        i, j = divmod(int(losses.argmin()), len(inverse_penalties))
+        return choices[i], inverse_penalties[j]
+
+    def _losses(
+        self,
+        features: Any,
+        target: np.ndarray,
+        inner: np.ndarray,
+        inverse_penalties: Sequence[float],
+    ) -> list[float]:
+        """The loss on the units that are not `inner`, by regressions on those that are."""
+        known, left_out, _ = in_span(features[inner], features[~inner])
+        truth = torch.from_numpy(target[~inner])
+        losses = []
+        for c in inverse_penalties:
+            weight, bias = self._solved(known, target[inner], c, tol=1e-3)
+            scores = torch.from_numpy(left_out @ weight.T + bias)
+            losses.append(loss_of(self.kind, readings(self.kind, scores), truth).item())
+        return losses
+
+    def fitted(
+        self, features: Any, target: np.ndarray, c: float, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The weights `[n_labels, n_features]` and the biases `[n_labels]`."""
+        known, _, basis = in_span(features, features[:0])
+        weight, bias = self._solved(known, target, c, **options)
+        return weight if basis is None else weight @ basis.T, bias
+
+    # several threads would wait for each other at each of many small products
+    @threadpool_limits.wrap(limits=1)
+    def _solved(
+        self, features: Any, target: np.ndarray, c: float, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.kind == NUMBER:
+            ridge = Ridge(1 / c).fit(features, target[:, 0])
+            return ridge.coef_[None], np.array([ridge.intercept_])
+        if self.kind != LABELS:
+            return logistic(features, target, self.n_labels, c, **options)
+        weights = []
+        biases = []
+        for column in target.T.astype(int):
+            weight, bias = logistic(features, column, 2, c, **options)
+            weights.append(weight[1] - weight[0])
+            biases.append(bias[1] - bias[0])
+        return np.stack(weights), np.array(biases)
+
+
+def logistic(
+    features: Any, labels: np.ndarray, n_labels: int, c: float, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights and biases of a logistic regression; those of labels without examples are 0 and
+    `NEVER`."""
+    weight = np.zeros((n_labels, features.shape[1]))
+    bias = np.full(n_labels, NEVER)
+    if len(set(labels)) == 1:
+        bias[labels[0]] = 0.0
+        return weight, bias
+    model = LogisticRegression(C=c, max_iter=1_000, **options).fit(features, labels)
+    coefficients = model.coef_
+    intercepts = model.intercept_
+    if len(model.classes_) == 2:  # scikit-learn has one row for two labels
+        coefficients = np.concatenate([-coefficients, coefficients]) / 2
+        intercepts = np.array([-1, 1]) * intercepts / 2
+    weight[model.classes_] = coefficients
+    bias[model.classes_] = intercepts
+    return weight, bias
+
+
+def in_span(features: Any, others: Any) -> tuple[Any, Any, np.ndarray | None]:
+    """Features and others `[n, n_features]` in the space that the features span, and its basis.
+
+    A regression on fewer units than features has the same weights there, because the penalty keeps
+    them in this space, and is faster. Otherwise, and for sparse features, nothing changes, and the
+    basis is None.
+    """
+    n_units, n_features = features.shape
+    if n_units >= n_features or not isinstance(features, np.ndarray):
+        return features, others, None
+    basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
+    return features @ basis, others @ basis, basis
