@@ -29,7 +29,9 @@ OF_UNTRAINED = (FROZEN, SLOW, UNTRAINED)
 MAX_EXAMPLES = 384  # that efforts are compared on
 FEW_EXAMPLES = 128  # up to here two folds decide, from here on one
 # of the readings of the model and of the n-grams
-SHARES = tuple(product((0.0, 0.25, 0.5, 1.0, 2.0), (0.0, 0.5, 1.0, 2.0, 4.0)))[1:]
+OF_MODEL = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
+OF_NGRAMS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+SHARES = tuple(product(OF_MODEL, OF_NGRAMS))[1:]
 
 
 class Choice(NamedTuple):
@@ -113,7 +115,14 @@ def chosen(
     def loss(read: Tensor) -> float:
         return loss_of(probe.kind, read, labels).item()
 
-    best = min(range(len(efforts)), key=lambda i: loss(torch.cat(of_efforts[i])))
+    def least_loss(i: int) -> float:
+        """The loss of an effort without the overconfidence of fine-tuning, which tells nothing
+        about the labels that it prefers."""
+        read = torch.cat(of_efforts[i])
+        scales = (1.0,) if probe.kind == NUMBER else OF_MODEL[1:]
+        return min(loss(scale * read) for scale in scales)
+
+    best = min(range(len(efforts)), key=least_loss)
     if not of_ngrams:
         return Choice(probe.kind, efforts[best], None)
     model = torch.cat(of_efforts[best])

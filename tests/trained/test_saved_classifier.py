@@ -15,9 +15,10 @@ import evaluate
 import export
 import finetune
 import predict
+from model import modeling_folio
 from tests.conftest import written
 from tests.trained.conftest import csv_of_animals
-from trained import model_card
+from trained import classifier, model_card
 from trained.saved_classifier import CLASSIFIER, load_classifier
 from training.checkpoint import Content, load_checkpoint
 
@@ -209,6 +210,22 @@ def test_an_onnx_file_has_the_labels(folder, tmp_path, capsys):
 
     metadata = onnxruntime.InferenceSession(file).get_modelmeta().custom_metadata_map
     assert json.loads(metadata["labels"]) == load_classifier(folder).labels
+
+
+def test_a_classifier_of_many_tokens_reads_no_surprise(plain, tmp_path, monkeypatch):
+    """The export compares the scores of both implementations."""
+    monkeypatch.setattr(classifier, "LARGEST_ALPHABET", 8)
+    monkeypatch.setattr(
+        modeling_folio.FolioForTokenClassification, "largest_alphabet", 8
+    )
+    rows = [f"{AB[i % 2]} {i},{AB[i % 2]}" for i in range(40)]
+    saved = saved_from(plain, tmp_path, "text,label", rows)
+    n_features = load_classifier(saved).classifier.n_features
+
+    assert n_features == plain.values["model.d_model"] * (
+        plain.values["model.n_layers"] + 1
+    )
+    assert export.main([str(saved), "--to", "huggingface", str(tmp_path / "x")]) == 0
 
 
 def changed(folder, tmp_path, state, bias=0.0):
