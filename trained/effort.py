@@ -61,6 +61,13 @@ def mixed(model: Tensor, ngrams: Tensor, shares: Any) -> Tensor:
     return shares[0] * model + shares[1] * ngrams
 
 
+def calibrated_loss(kind: str, read: Tensor, labels: Tensor) -> float:
+    """The loss of readings at the scale that suits them: fine-tuned models are too certain, which
+    says nothing about the label that they prefer."""
+    scales = (1.0,) if kind == NUMBER else OF_MODEL[1:]
+    return min(loss_of(kind, scale * read, labels).item() for scale in scales)
+
+
 def tuned(
     probe: Classifier,
     texts: Sequence[Tensor],
@@ -115,14 +122,10 @@ def chosen(
     def loss(read: Tensor) -> float:
         return loss_of(probe.kind, read, labels).item()
 
-    def least_loss(i: int) -> float:
-        """The loss of an effort without the overconfidence of fine-tuning, which tells nothing
-        about the labels that it prefers."""
-        read = torch.cat(of_efforts[i])
-        scales = (1.0,) if probe.kind == NUMBER else OF_MODEL[1:]
-        return min(loss(scale * read) for scale in scales)
+    def loss_of_effort(i: int) -> float:
+        return calibrated_loss(probe.kind, torch.cat(of_efforts[i]), labels)
 
-    best = min(range(len(efforts)), key=least_loss)
+    best = min(range(len(efforts)), key=loss_of_effort)
     if not of_ngrams:
         return Choice(probe.kind, efforts[best], None)
     model = torch.cat(of_efforts[best])

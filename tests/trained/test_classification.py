@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.sparse import random_array, vstack
 from sklearn.linear_model import LogisticRegression, Ridge
+from torch.nn.functional import nll_loss
 
 from data.tasks.task import (
     CHARACTER,
@@ -210,6 +211,22 @@ def test_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, kind):
     for efforts in ((ruinous, others), (others, ruinous), (ruinous, effort.FROZEN)):
         choice = effort.chosen(probe, part, ids, efforts, seed=0)
         assert choice.effort != ruinous
+
+
+def test_being_too_certain_does_not_count_against_an_effort():
+    labels = torch.arange(100) % 2
+    right = torch.eye(2)[labels]
+    certain = torch.where(torch.arange(100)[:, None] < 10, -9, 9) * right
+    doubtful = torch.where(torch.arange(100)[:, None] < 35, -0.5, 0.5) * right
+
+    def loss(scores):
+        read = regression.readings(TEXT, scores)
+        return effort.calibrated_loss(TEXT, read, labels)
+
+    assert nll_loss(certain.log_softmax(1), labels) > nll_loss(
+        doubtful.log_softmax(1), labels
+    )
+    assert loss(certain) < loss(doubtful)
 
 
 def test_the_share_of_ngrams_follows_what_they_know(plain):
