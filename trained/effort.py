@@ -26,7 +26,7 @@ UNTRAINED: Effort = {"learning_rate": 2e-3, "table_learning_rate": 1e-2, "n_step
 SLOW: Effort = {"learning_rate": 6e-4, "table_learning_rate": 3e-3, "n_steps": 60}
 OF_PRETRAINED = (FROZEN, GENTLE, STRONG)
 OF_UNTRAINED = (FROZEN, SLOW, UNTRAINED)
-MAX_EXAMPLES = 384  # that efforts are compared on
+MAX_EXAMPLES = 640  # that efforts are compared on
 FEW_EXAMPLES = 128  # up to here two folds decide, from here on one
 # of the readings of the model and of the n-grams
 OF_MODEL = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
