@@ -39,9 +39,8 @@ class Item(Protocol):
 class Line(NamedTuple):
     name: str
     content: bytes
-    end: str = (
-        "\n"  # of the line: a line feed, perhaps after a carriage return, or nothing
-    )
+    # of the line: a line feed, perhaps after a carriage return, or nothing
+    end: str = "\n"
 
     @property
     def never(self) -> str:

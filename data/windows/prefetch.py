@@ -26,13 +26,11 @@ class Prefetched:
     def __init__(self, windows: Windows, device: torch.device, *, in_thread: bool):
         self.windows = windows
         self.device = device
-        self.waited = (
-            0.0  # seconds for which steps have waited for windows; a callback resets it
-        )
+        # seconds for which steps have waited for windows; a callback resets it
+        self.waited = 0.0
         self._pool = ThreadPoolExecutor(1) if in_thread else None
-        self._state: dict[
-            str, Any
-        ] = {}  # of the windows before the next draw, if that has begun
+        # of the windows before the next draw, if that has begun
+        self._state: dict[str, Any] = {}
         self._next: Future[WindowBatch] | None = None
         self._shape = (0, 0)  # of the next draw
 
