@@ -15,9 +15,9 @@ from runs.terminal import in_one_line
 from trained.saved_classifier import SCORES
 
 PRETRAINED = "pretrained, fine-tuned"
-COMBINED = "pretrained with n-grams"
+COMBINED = "pretrained, with n-grams"
 FROM_SCRATCH = "from scratch"
-SCRATCH_COMBINED = "from scratch with n-grams"
+SCRATCH_COMBINED = "from scratch, n-grams"
 PROBE = "pretrained, probe"
 ZERO_SHOT = "zero-shot"
 NGRAMS = "character n-grams"
