@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from data.batch import Batch
+from data.batch import IGNORED_LABEL, Batch
 from data.masking.masker import Masker, n_masked_in
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Segmenter
@@ -78,9 +78,13 @@ class SegmentMasker(Masker):
 
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
         """Report the model's `losses` `[batch, n_masked]`, in nats, to the segmenter: the only
-        feedback from model to data."""
+        feedback from model to data. The first label of a window takes the place of ignored ones,
+        because dropping them would synchronize."""
         assert batch.offsets is not None
-        self.segmenter.observe(batch.offsets.flatten(), losses.flatten())
+        is_ignored = batch.labels == IGNORED_LABEL
+        offsets = torch.where(is_ignored, batch.offsets[:, :1], batch.offsets)
+        losses = torch.where(is_ignored, losses[:, :1], losses)
+        self.segmenter.observe(offsets.flatten(), losses.flatten())
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"segmenter": self.segmenter.state_dict()}

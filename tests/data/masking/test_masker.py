@@ -12,6 +12,7 @@ from tests.data.masking.helpers import (
     MASK,
     N_CHARS,
     chi_square,
+    generator,
     masker_of,
     text,
     units_of,
@@ -147,6 +148,22 @@ def test_no_unit_of_packed_windows_crosses_a_border_and_padding_is_never_selecte
     assert n_documents[1::3].eq(1).all()
     assert n_documents[0::3].eq(1).any()
     assert set(of_labels[is_label].tolist()) == {1, 2, 3}
+
+
+def test_ignored_labels_of_windows_with_padding_teach_nothing():
+    corpus = "some more text where" * 2
+    numbers = packed_numbers([[20], [3, 7]] * 50, 20)
+    learning, ids = masker_of(corpus, STRATEGIES["adaptive"](corpus))
+    offsets = torch.randint(20, (100, 1), generator=generator()) + torch.arange(20)
+
+    batch = learning(ids[offsets], offsets, 0.5, documents=numbers)
+    is_label = batch.labels != IGNORED_LABEL
+    assert not is_label.all()
+    before = learning.segmenter.means.clone()
+    # nothing is learned from losses equal to the means
+    learning.observe(batch, torch.where(is_label, before[0], 0.0))
+
+    assert torch.equal(learning.segmenter.means, before)
 
 
 def test_one_document_without_padding_is_masked_as_without_a_mask():
