@@ -10,7 +10,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import torch
@@ -111,15 +111,16 @@ class Template:
             yield part, slice(begin, end)
             begin = end
 
-    def filled(self, ids: Tensor) -> tuple[str, list[int]]:
+    def filled(self, ids: Tensor) -> tuple[str, Iterator[int]]:
         """The text with the tokens of `ids` `[n]` in its blanks, and the offset of each of them.
 
-        Plain text stays as it is, even where the tokenizer changes or does not know it.
+        Plain text stays as it is, even where the tokenizer changes or does not know it. The offsets
+        are computed on demand, in quadratic time.
         """
         vocabulary = self.vocabulary
         has_spaces = vocabulary.is_characters or len(vocabulary.encode(" ")) > 0
         text = ""
-        offsets = []
+        offsets: list[Iterator[int]] = []
         for part, place in self.places():
             if not part.is_blank:
                 text += part.text
@@ -131,12 +132,14 @@ class Template:
             is_after_space = not text or text[-1].isspace()
             if not has_spaces and filled[:1].isspace() and is_after_space:
                 n_left_out = 1
-            for i in range(len(tokens)):
-                n_of_earlier = len(vocabulary.decode(tokens[:i]))
-                offsets.append(max(0, len(text) - n_left_out + n_of_earlier))
+            offsets.append(self._offsets(tokens, len(text) - n_left_out))
             text += filled[n_left_out:]
 
-        return text, offsets
+        return text, chain.from_iterable(offsets)
+
+    def _offsets(self, tokens: Tensor, begin: int) -> Iterator[int]:
+        for i in range(len(tokens)):
+            yield max(0, begin + len(self.vocabulary.decode(tokens[:i])))
 
 
 def blanks_of(n: int, vocabulary: Vocabulary) -> Part:

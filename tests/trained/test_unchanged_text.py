@@ -18,6 +18,7 @@ import generate
 import predict
 from tests.conftest import written
 from tests.trained.conftest import of_all_tokens
+from trained.load import load_trained
 from trained.piped import Line
 from trained.rows import Table
 from trained.score import scores_of
@@ -471,3 +472,20 @@ def test_a_column_that_would_be_added_twice_is_refused(plain, refusal, piped):
     words = [plain.run.path, "--score", "--column", "text"]
 
     assert "'score'" in refusal(predict.main, *words)
+
+
+def test_a_long_text_of_blanks_is_decoded_once(plain, monkeypatch):
+    """Or `generate.py --length 100000` would decode all beginnings of its text."""
+    vocabulary = load_trained(str(plain.run.path)).vocabulary
+    template = read_template("_" * 1_000, vocabulary)
+    decode = vocabulary.decode
+    lengths = []
+
+    def counted(ids):
+        lengths.append(len(ids))
+        return decode(ids)
+
+    monkeypatch.setattr(type(vocabulary), "decode", lambda self, ids: counted(ids))
+    text, _ = template.filled(torch.zeros_like(template.ids))
+
+    assert len(text) == sum(lengths) == 1_000
