@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch.nn.functional import pad
 
 from configs.acceleration import compiled_objective, cuda_graphs
 from configs.branch import is_sharded
@@ -12,6 +11,7 @@ from configs.data import validation_windows
 from configs.experiment import Configs
 from configs.keys import ConfigError
 from configs.own_code import own_callback
+from configs.windows import ends_of_folders, shares_of_folders
 from data.protocol import WINDOW_LEN
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
@@ -110,8 +110,7 @@ def evaluating_callbacks(c: Configs) -> list[Callback]:
     has_several_rates = len(c.training.all_stages) > len(c.training.stages)
     if has_several_rates:
         evaluating.append(AnyOrderBound())
-    has_documents = c.data.loaded.has_documents
-    budget = in_all_processes(EvaluationBudget)(has_documents, evaluating)
+    budget = in_all_processes(EvaluationBudget)(evaluating)
     callbacks = [*evaluating, budget]
     if c.objective.pairs:
         callbacks.append(PairAccuracy(c.objective.pairs, validation_pairs(c)))
@@ -121,15 +120,12 @@ def evaluating_callbacks(c: Configs) -> list[Callback]:
 def report_of(c: Configs) -> list[str]:
     """The lines about the text at the start of a run."""
     tokens = c.data.stored_tokens
-    stored = c.data.loaded.stored
     share_drawn = 1.0
-    if stored and tokens and c.data.weights:
-        weights = {str(name): row[name] for row in c.data.weights for name in row}
-        ends = pad(tokens.documents, (1, 0))[tokens.folders]
-        n_tokens = ends.diff(prepend=ends.new_zeros(1)).tolist()
-        for folder, n in zip(stored.folders, n_tokens, strict=True):
-            if not weights[folder]:
-                share_drawn -= n / len(tokens.training)
+    if tokens and c.data.weights:
+        ends = ends_of_folders(tokens)
+        n_tokens = ends.diff(prepend=ends.new_zeros(1))
+        is_drawn = shares_of_folders(c.data) > 0
+        share_drawn = (n_tokens[is_drawn].sum() / n_tokens.sum()).item()
     return text_report(c.data.loaded, c.data.vocabulary, tokens, share_drawn)
 
 

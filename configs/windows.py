@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from configs.keys import ConfigError
 from data.text.sources import CorpusError
-from data.text.stored import StoredIds
+from data.text.stored import StoredIds, StoredTokens
 from data.windows import Windows
 from data.windows.packed import PackedWindows
 from data.windows.pairs import PairWindows
@@ -66,8 +66,7 @@ def document_windows(
             seed=seed,
         )
     else:
-        ends = pad(tokens.documents, (1, 0))[tokens.folders]
-        windows = FolderWindows(ids, ends, shares, seed=seed)
+        windows = FolderWindows(ids, ends_of_folders(tokens), shares, seed=seed)
 
     if shares is None:
         return windows
@@ -80,6 +79,11 @@ def document_windows(
                 f" {longest:,} tokens: give it weight 0"
             )
     return windows
+
+
+def ends_of_folders(tokens: StoredTokens) -> torch.Tensor:
+    """The ascending offsets at which the folders of the training text end, `[n_folders]`."""
+    return pad(tokens.documents, (1, 0))[tokens.folders]
 
 
 def shares_of_folders(c: Any) -> torch.Tensor:
@@ -110,7 +114,8 @@ def check_takes_mask(model: torch.nn.Module) -> None:
 
 def check_large_text(root: Any, longest: int) -> None:
     """Raise ConfigError if the keys need much memory for the text; `root` is the config tree."""
-    c, n_tokens = root.data, len(root.data.training_ids)
+    c = root.data
+    n_tokens = len(c.training_ids)
     n_cells = n_tokens // min(row["seq_len"] for row in root.training.stages)
     for key, is_set, n_bytes, instead in (
         (

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,7 +20,12 @@ def long_play(tmp_path_factory):
 def begun(path, seconds_per_window, has_documents=False, state=None, **keys):
     """The trainer of a run after its budget for evaluations has been decided."""
     trainer = configs_for(path, **keys).trainer
-    budget = EvaluationBudget(has_documents)
+    if has_documents:
+        validation = trainer.evaluator.validation
+        numbers = torch.ones_like(validation.windows)
+        validation = replace(validation, attention_mask=numbers)
+        trainer.evaluator = replace(trainer.evaluator, validation=validation)
+    budget = EvaluationBudget()
     budget.agreed = lambda measured: seconds_per_window
     if state:
         budget.load_state_dict(state)

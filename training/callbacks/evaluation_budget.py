@@ -14,7 +14,7 @@ from training.schedule import Schedule, stage_at
 SHARE = 0.1  # of the time of the training, for all evaluations together
 # evaluated in the time of training on one: a gradient takes two passes more, but is compiled
 TOKENS_PER_TRAINED = 2
-FEWEST = 16  # windows: with fewer, the loss says little
+FEWEST = 16  # windows, a power of two: with fewer, the loss says little
 PROBE = 16  # windows whose evaluation is timed
 
 
@@ -28,9 +28,8 @@ class EvaluationBudget(Callback):
 
     name = "evaluation_budget"
 
-    def __init__(self, has_documents: bool, more: Sequence[Callback] = ()):
+    def __init__(self, more: Sequence[Callback] = ()):
         """`more` are callbacks that evaluate windows too."""
-        self.has_documents = has_documents
         self.more = more
         self.n_windows = 0  # that evaluations read; 0: not decided yet
         self.is_cut = False  # whether these are not all windows
@@ -97,19 +96,18 @@ class EvaluationBudget(Callback):
     def affordable(self, trainer: Trainer, per_window: float) -> int:
         """The number of windows whose evaluations take a tenth of the training."""
         schedule = trainer.schedule
-        n_all = trainer.evaluator.validation.n_windows
+        validation = trainer.evaluator.validation
         if schedule.max_seconds and by_time_only(schedule):
             return int(SHARE * schedule.max_seconds / max(per_window, 1e-9))
-        if not self.has_documents:
-            return n_all
+        if validation.attention_mask is None:
+            return validation.n_windows
         per_step = trainer.training_step.chars_per_step
         budgets = [schedule.max_chars, (schedule.max_steps or 0) * per_step]
         n_trained = min(budget for budget in budgets if budget)
         n_tokens = SHARE * TOKENS_PER_TRAINED * n_trained / schedule.evaluations
         # also cut to the training length, and by each of the callbacks
         n_passes = 2 + len(self.more)
-        window_len = trainer.evaluator.validation.windows.shape[1]
-        return int(n_tokens / n_passes / window_len)
+        return int(n_tokens / n_passes / validation.windows.shape[1])
 
     def agreed(self, seconds: float) -> float:
         """The time that decides; several processes share one."""
@@ -141,4 +139,4 @@ def by_time_only(schedule: Schedule) -> bool:
 
 def power_of_two(n: int) -> int:
     """The largest power of two up to `n`, and at least FEWEST."""
-    return max(FEWEST, 1 << max(0, n.bit_length() - 1))
+    return 1 << (max(n, FEWEST).bit_length() - 1)
