@@ -21,7 +21,7 @@ came in. All other backslashes are plain; with --raw all are.
 --column fills the blanks of this field, or adds to each row: with a classifier the columns prediction
 and probability, with --score the columns score and score_per_character. All else in the rows stays. A
 table whose first line begins with { is JSON lines. Any other is CSV or TSV, and its first line names
-the columns. The name of the FILE counts only if it ends with .gz or .zst.
+the columns. A FILE that ends with .gz or .zst is unpacked; other endings do not count.
 
 A text that is longer than the windows in training is read in overlapping pieces.
 """
@@ -141,7 +141,7 @@ def check(options: Namespace) -> None:
         for other in others:
             if getattr(options, option) and getattr(options, other):
                 name = "TEXT" if other == "texts" else f"--{other}"
-                raise ConfigError(f"--{option} goes without {name}")
+                raise ConfigError(f"--{option} cannot be combined with {name}")
     if options.column and len(options.texts) > 1:
         raise ConfigError("--column reads one FILE, or standard input")
 
