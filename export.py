@@ -19,7 +19,7 @@ from typing import Any
 from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import run_parser, run_script
 from configs.keys import ConfigError
-from data.tasks.task import LABELS, NUMBER, PAIR
+from data.tasks.task import LABELS, NUMBER, PAIR, WORDS
 from runs.find import find_run
 from trained import trackers
 from trained.load import Trained, load
@@ -48,10 +48,11 @@ def convert(options: Namespace) -> int:
                 f"{options.run} is a classifier: use --to {' or --to '.join(OF_MODELS)}"
             )
         source = load_classifier(Path(options.run))
-        if source.kind in (PAIR, LABELS, NUMBER):  # no pipeline of others reads these
+        # no pipeline of others reads these
+        if source.kind in (PAIR, LABELS, NUMBER, WORDS):
             raise ConfigError(
-                "a classifier of pairs of texts, of several labels, or of numbers cannot be"
-                " exported: use it with predict.py"
+                "a classifier of pairs of texts, of several labels, of numbers, or of words cannot"
+                " be exported: use it with predict.py"
             )
     else:
         run = find_run(options.run, options.logs)

@@ -13,8 +13,8 @@ python finetune.py RUN --task TASK --save FOLDER     keep the classifier:
 Compares the run's model (fine-tuned, and frozen below a linear probe) with the same model from
 scratch, a regression on character n-grams, both models together with the n-grams, and the most
 frequent label. Each is trained once per draw of labels, at the rate that is best on a part of these.
-Labels may be classes, several per text, one per character, or numbers. docs/tasks.md explains the
-tasks.
+Labels may be classes, several per text, one per character or word, or numbers. docs/tasks.md
+explains the tasks.
 """
 
 import shlex

@@ -8,8 +8,8 @@ python predict.py RUN rows.jsonl --column text > filled.jsonl
                                                of the file, or of standard input
 python predict.py RUN --score < texts.txt      one line per text: the log-likelihood of its tokens,
                                                each given all others, and the mean per character
-python predict.py FOLDER < texts.txt           one text per line; prints its label, or one line per
-                                               labelled piece
+python predict.py FOLDER < texts.txt           one text per line; prints its label, one line per
+                                               labelled piece, or a line with a tag per word
 python predict.py --serve RUN                  one answer per line of JSON, as the page /try asks
 
 A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other

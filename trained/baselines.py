@@ -15,13 +15,15 @@ from sklearn.preprocessing import OneHotEncoder
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from data.tasks.task import LABELS, PAIR
+from data.tasks.task import LABELS, PAIR, WORDS
 from trained.examples import MANY_UNITS, NO_LABEL, Units, folds_of
 from trained.regression import Regression
 
 NGRAM_LENGTHS = (1, 5)
 INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
 REACH = 4  # characters on each side of one
+REACH_OF_WORDS = 2
+LONGEST_AFFIX = 3  # characters at the beginning and at the end of a word
 OUTSIDE = "\0"  # of the text
 FEW_UNITS = 2_048  # above it, the products of all pairs cost more time than they save
 MAX_CHARACTERS = 16_384  # that a regression is fitted on
@@ -62,13 +64,13 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_characters, n_labels]` of characters, by the characters around each, one-hot."""
+    """Scores `[n_units, n_labels]` of characters or words, by what stands around each, one-hot."""
     labels = labelled.all_labels.numpy()
     kept = np.flatnonzero(labels != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_CHARACTERS)]
-    contexts = _contexts(labelled.texts)[kept]
+    contexts = _contexts(labelled)[kept]
     features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(contexts)
-    tested = features.transform(_contexts(test.texts))
+    tested = features.transform(_contexts(test))
 
     known = features.transform(contexts)
     fold = folds_of(labelled.labels, labelled.kind)[kept]
@@ -89,15 +91,27 @@ def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
     return counts.expand(len(test.all_labels), n_labels)
 
 
-def _contexts(texts: list[str]) -> np.ndarray:
-    """The characters at -4 to 4 of each character, `[n_characters, 9]`."""
-    around = OUTSIDE * REACH
-    contexts = []
-    for text in texts:
-        padded = np.array(list(around + text + around))
-        contexts.append(np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1))
+def _contexts(units: Units) -> np.ndarray:
+    """The characters at -4 to 4 of each character, `[n_units, 9]`. Of words, those at -2 to 2, and
+    the first and the last one to three characters of each, `[n_units, 11]`."""
+    if units.kind == WORDS:
+        return np.concatenate([_of_words(text.split()) for text in units.texts])
+    characters = [np.array(list(text)) for text in units.texts]
+    return np.concatenate([_around(each, REACH) for each in characters])
 
-    return np.concatenate(contexts)
+
+def _of_words(words: list[str]) -> np.ndarray:
+    parts = [_around(np.array(words, dtype=object), REACH_OF_WORDS)]
+    for n in range(1, LONGEST_AFFIX + 1):
+        affixes = [[word[:n], word[-n:]] for word in words]
+        parts.append(np.array(affixes, dtype=object))
+    return np.hstack(parts)
+
+
+def _around(parts: np.ndarray, reach: int) -> np.ndarray:
+    """The parts of a text `[n]` at -`reach` to `reach` of each one, `[n, 2 * reach + 1]`."""
+    padded = np.pad(parts, reach, constant_values=OUTSIDE)
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
 
 
 def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]:

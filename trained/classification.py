@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from data.tasks.task import CHARACTER, PAIR
+from data.tasks.task import OF_TOKENS, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
 from trained.examples import NO_LABEL, folds_of
@@ -42,7 +42,7 @@ def probed(
     """
     classifier.eval()
     if (
-        classifier.kind == CHARACTER
+        classifier.kind in OF_TOKENS
     ):  # all features of many texts would not fit into memory
         step = -(-sum(map(len, texts)) // MAX_CHARACTERS)
         texts = texts[::step]
@@ -93,7 +93,7 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
     if not classifier.reads_surprise:
         return choices
     choices.append(every[layer >= classifier.n_layers])
-    if classifier.kind != CHARACTER:
+    if classifier.kind not in OF_TOKENS:
         choices.append(every[2 * classifier.n_features :])
 
     return choices
@@ -115,7 +115,7 @@ def scores_in_training(classifier: Classifier, texts: Sequence[Tensor]) -> Tenso
     """The scores of a batch of texts, of which some windows are read."""
     windows, counts = classifier.windows_of(texts, MAX_WINDOWS)
     features = classifier.features(*padded(windows))
-    if classifier.kind != CHARACTER:
+    if classifier.kind not in OF_TOKENS:
         features = classifier.together(features, windows, counts)
     with torch.autocast("cpu", enabled=False):
         return classifier.output(classifier.inputs(features.float()))
@@ -142,7 +142,7 @@ def fine_tuned(
         CPU_HAS_BFLOAT16 and classifier.d_model >= 128
     )  # as for training.precision=auto
     generator = torch.Generator().manual_seed(seed)
-    if classifier.kind == CHARACTER:
+    if classifier.kind in OF_TOKENS:
         texts, _ = classifier.windows_of(texts)
         labels, _ = classifier.windows_of(labels)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))

@@ -1,5 +1,5 @@
-"""Classifiers of characters, texts and pairs of texts: a linear layer on what a masked language
-model says of them."""
+"""Classifiers of characters, words, texts and pairs of texts: a linear layer on what a masked
+language model says of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from data.tasks.task import CHARACTER, PAIR
+from data.tasks.task import OF_TOKENS, PAIR
 from trained.batches import batches_by_length, padded
 from trained.inside import recorded_inputs
 
@@ -24,11 +24,11 @@ class Classifier(nn.Module):
     A character has the vectors of all layers. With at most 512 tokens it also has its surprise:
     -log p(character | the whole text, itself included). A model that was trained with random
     characters among the visible ones is surprised by those that do not fit. For labels of
-    characters, the log-probabilities of all tokens, here and at the next character, say what would
-    fit. A text has the mean and the maximum over its characters, and its first one. A text of more
-    than `longest` characters is read in windows, and has these of all of them. A pair has |u - v|
-    of its two texts, which are read apart (Reimers and Gurevych 2019), and the cosine between their
-    means in each layer, less `center`.
+    characters or words, the log-probabilities of all tokens, here and at the next token, say what
+    would fit. A word has the features of its last token. A text has the mean and the maximum over
+    its characters, and its first one. A text of more than `longest` characters is read in windows,
+    and has these of all of them. A pair has |u - v| of its two texts, which are read apart (Reimers
+    and Gurevych 2019), and the cosine between their means in each layer, less `center`.
     """
 
     chosen: Any = (
@@ -47,12 +47,12 @@ class Classifier(nn.Module):
         self.n_layers = len(model.encoder.layers) + 1
         n_tokens, self.d_model = model.encoder.embedding.weight.shape
         self.reads_surprise = n_tokens <= LARGEST_ALPHABET
-        self.reads_expected = kind == CHARACTER and self.reads_surprise
+        self.reads_expected = kind in OF_TOKENS and self.reads_surprise
         self.n_features = self.n_layers * self.d_model  # of a character
         self.n_features += self.reads_surprise + 2 * n_tokens * self.reads_expected
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
         n_inputs = self.n_features
-        if kind != CHARACTER:
+        if kind not in OF_TOKENS:
             n_inputs *= POOLS
         if kind == PAIR:
             n_inputs += self.n_layers
@@ -74,7 +74,7 @@ class Classifier(nn.Module):
             of_text = expected if mask is None else expected * mask.unsqueeze(-1)
             x = torch.cat([x, expected, F.pad(of_text[:, 1:], (0, 0, 0, 1))], -1)
 
-        if self.kind == CHARACTER:
+        if self.kind in OF_TOKENS:
             return x
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
@@ -150,7 +150,7 @@ def of_windows(
     for batch in batches_by_length(windows):
         values = function(*padded([windows[i] for i in batch]))
         for i, value in zip(batch, values, strict=True):
-            is_text = classifier.kind != CHARACTER
+            is_text = classifier.kind not in OF_TOKENS
             results[i] = value[None] if is_text else value[: len(windows[i])]
 
     return torch.cat([results[i] for i in range(len(windows))])
@@ -161,7 +161,7 @@ def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
     """The features of characters or of texts, `[n, n_features]` or `[n, POOLS * n_features]`."""
     windows, counts = classifier.windows_of(texts)
     features = of_windows(classifier, windows, classifier.features)
-    if classifier.kind == CHARACTER:
+    if classifier.kind in OF_TOKENS:
         return features
     return classifier.together(features, windows, counts)
 
@@ -173,7 +173,7 @@ def scores_of(
     """The scores of the labels, `[n_units, n_labels]`. `features` are those of the texts, if they
     are known."""
     if (
-        classifier.kind == CHARACTER
+        classifier.kind in OF_TOKENS
     ):  # all features of all characters would not fit into memory
         windows, _ = classifier.windows_of(texts)
         return of_windows(classifier, windows, classifier)

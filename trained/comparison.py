@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, OF_TOKENS, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
@@ -19,12 +19,13 @@ from trained.classification import probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.effort import OF_PRETRAINED, OF_UNTRAINED, chosen, tuned
 from trained.examples import (
+    Reading,
     Units,
     accuracies,
     label_names,
     n_long,
     n_unknown,
-    token_ids,
+    reading_of,
     units,
 )
 from trained.load import Trained, untrained
@@ -39,6 +40,7 @@ from trained.task_results import (
     PRETRAINED,
     PROBE,
     SCRATCH_COMBINED,
+    WORD_CONTEXT,
     ZERO_SHOT,
     gap_closed,
 )
@@ -48,6 +50,7 @@ GAINS = (
     (PRETRAINED, FROM_SCRATCH),
     (PRETRAINED, NGRAMS),
     (PRETRAINED, CONTEXT),
+    (PRETRAINED, WORD_CONTEXT),
     (COMBINED, SCRATCH_COMBINED),
     (COMBINED, NGRAMS),
 )
@@ -60,7 +63,7 @@ class Answers(NamedTuple):
     right: dict[str, np.ndarray]
     counts: np.ndarray  # [n_test], all answers
     scores: list[Tensor]  # [n_units, n_labels] of the fine-tuned model, per draw
-    truth: Tensor  # the labels of the test, as in `Units`
+    truth: list[Tensor]  # the labels of the test, as in `Units`
     learned: Classifier  # the fine-tuned model of the first draw
 
 
@@ -148,26 +151,31 @@ class Test(NamedTuple):
     """The test of a task."""
 
     units: Units
-    ids: list[Tensor]
-    # the features of all probes; those of all characters are too large
+    reading: Reading
+    # the features of all probes; those of all tokens are too large
     frozen: Tensor | None
+
+    def scores(self, classifier: Classifier, frozen: Tensor | None = None) -> Tensor:
+        """The scores of a classifier, `[n_units, n_labels]`."""
+        scores = scores_of(classifier, self.reading.ids, frozen)
+        return self.reading.of_units(scores)
 
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
     """Learn the task with every method, once per draw, and answer its test."""
     part = units(task, task.test)
     n_names = len(label_names(task))
-    ids = token_ids(part.texts, trained)
+    reading = reading_of(part.texts, task.kind, trained)
     frozen = None
-    if task.kind != CHARACTER:
+    if task.kind not in OF_TOKENS:
         reader = Classifier(trained.model, n_names, task.kind, trained.longest)
-        frozen = features_of(reader, ids)
-    test = Test(part, ids, frozen)
+        frozen = features_of(reader, reading.ids)
+    test = Test(part, reading, frozen)
     right: dict[str, list[Tensor]] = {}
     classifiers: list[Classifier] = []
     if task.kind == CHOICE:  # needs no labels
         report(f"{ZERO_SHOT}: each character of {len(part.texts):,} texts")
-        likelihoods = pseudo_log_likelihoods(trained, ids)
+        likelihoods = pseudo_log_likelihoods(trained, reading.ids)
         right[ZERO_SHOT] = [
             accuracies(task, likelihoods.expand(2, -1).T, part)[0]
         ] * len(draws)
@@ -197,7 +205,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
 
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
 
-    return Answers(rows, counts.numpy(), tuned_scores, part.all_labels, classifiers[0])
+    return Answers(rows, counts.numpy(), tuned_scores, part.labels, classifiers[0])
 
 
 def report(progress: str) -> None:
@@ -258,29 +266,31 @@ def learn(
     labelled = units(task, examples)
     n_labels = len(label_names(task))
     ngrams = None
-    if task.kind != CHARACTER:
+    if task.kind not in OF_TOKENS:
         ngrams = by_ngrams(labelled, test.units, n_labels)
 
+    ids, _ = reading = reading_of(labelled.texts, task.kind, trained)
+    of_tokens = labelled._replace(labels=reading.of_tokens(labelled.labels))
     initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
     for model, efforts, names in (
         (trained.model, OF_PRETRAINED, (PRETRAINED, COMBINED, PROBE)),
         (initial, OF_UNTRAINED, (FROM_SCRATCH, SCRATCH_COMBINED)),
     ):
-        ids = token_ids(labelled.texts, trained)
         start = Classifier(model, n_labels, task.kind, trained.longest)
-        probe = probed(start, ids, labelled.labels)
-        choice = chosen(probe, labelled, ids, efforts, draw)
+        probe = probed(start, ids, of_tokens.labels)
+        choice = chosen(probe, of_tokens, ids, efforts, draw)
         report(f"draw {draw}, {names[0]}: {choice.told()}")
-        classifier = tuned(probe, ids, labelled.labels, choice.effort, draw)
-        scores = scores_of(classifier, test.ids)
+        classifier = tuned(probe, ids, of_tokens.labels, choice.effort, draw)
+        scores = test.scores(classifier)
         yield Learned(names[0], scores, classifier)
         if ngrams is not None:
             yield Learned(names[1], choice.combined(scores, ngrams))
         for name in names[2:]:
-            yield Learned(name, scores_of(probe, test.ids, test.frozen))
+            yield Learned(name, test.scores(probe, test.frozen))
 
     if ngrams is None:
-        yield Learned(CONTEXT, by_context(labelled, test.units, n_labels))
+        name = CONTEXT if task.kind == CHARACTER else WORD_CONTEXT
+        yield Learned(name, by_context(labelled, test.units, n_labels))
     else:
         yield Learned(NGRAMS, ngrams)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.tasks.task import CHARACTER, NUMBER
+from data.tasks.task import NUMBER, OF_TOKENS
 from trained.baselines import by_ngrams
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 
     kind: str
     effort: Effort
-    shares: tuple[float, float] | None  # None for labels of characters
+    shares: tuple[float, float] | None  # None for labels of characters and words
 
     def told(self) -> str:
         """How the labelled texts have decided."""
@@ -112,7 +112,7 @@ def chosen(
             learned = tuned(start, inner.ids, inner.units.labels, effort, seed)
             scores.append(readings(probe.kind, scores_of(learned, outer.ids)))
         truth.append(outer.units.all_labels)
-        if labelled.kind != CHARACTER:
+        if labelled.kind not in OF_TOKENS:
             n_labels = probe.output.out_features
             scores = by_ngrams(inner.units, outer.units, n_labels)
             of_ngrams.append(readings(probe.kind, scores))

@@ -1,6 +1,7 @@
 """The examples of a task as token ids and numbers of labels, and which of a classifier's scores are
 right."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,12 +10,13 @@ import torch
 from torch import Tensor
 
 from data.tasks.task import (
-    CHARACTER,
     CHOICE,
     LABELS,
     NUMBER,
+    OF_TOKENS,
     PAIR,
     TEXT,
+    WORDS,
     Example,
     Labels,
     Task,
@@ -27,14 +29,15 @@ FOLDS = 4  # of the labelled texts, for cross-validation
 MANY_UNITS = 500  # from here on one fold is enough
 # the labels of a choice: each of its texts is an example of its own
 CHOICE_LABELS = ["wrong", "right"]
+WORD = re.compile(r"\s*\S+")  # with the white space before it
 
 
 class Units(NamedTuple):
-    """The units of a classification: texts, pairs of texts, or the characters of texts."""
+    """The units of a classification: texts, pairs of texts, or the characters or words of texts."""
 
     texts: list[str]  # two per pair, one after the other
-    # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none; a
-    # number is `[1, 1]`, and several labels are `[1, n_labels]`, each 0 or 1
+    # one per text or pair: `[1]`, or `[length]` for characters and words, NO_LABEL where there is
+    # none; a number is `[1, 1]`, and several labels are `[1, n_labels]`, each 0 or 1
     labels: list[Tensor]
     kind: str  # of the task
 
@@ -47,8 +50,8 @@ class Units(NamedTuple):
 def example_folds(labels: Sequence[Tensor], kind: str) -> np.ndarray:
     """The fold of each text or pair, `[len(labels)]`, for `labels` of examples in random order.
 
-    Each fold has an equal share of the examples of each label; of labels of characters and of
-    choices, an equal share of the examples. Both texts of a choice are in one fold.
+    Each fold has an equal share of the examples of each label; of labels of characters or words and
+    of choices, an equal share of the examples. Both texts of a choice are in one fold.
     """
     if kind in (TEXT, PAIR):
         order = torch.cat(list(labels)).argsort(stable=True)
@@ -87,7 +90,7 @@ def targets_of(kind: str, example: Example, number: dict[str, int]) -> list[Tens
         return [torch.tensor([[float(str(example.label))]])]
     if kind == LABELS:
         return [torch.tensor([[float(name in example.label) for name in number]])]
-    names: Labels = example.label if kind == CHARACTER else [str(example.label)]
+    names: Labels = example.label if kind in OF_TOKENS else [str(example.label)]
     return [torch.tensor([number.get(name or "", NO_LABEL) for name in names])]
 
 
@@ -155,3 +158,45 @@ def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
         all_ids.append(ids if len(ids) else torch.tensor([vocabulary.mask_token]))
 
     return all_ids
+
+
+class Reading(NamedTuple):
+    """Texts as a model reads them."""
+
+    ids: list[Tensor]
+    # of words: the number of the last token of each, per text; otherwise empty
+    ends: list[Tensor]
+
+    def of_tokens(self, labels: list[Tensor]) -> list[Tensor]:
+        """The labels of words, at the last token of each."""
+        if not self.ends:
+            return labels
+        placed = []
+        for ids, ends, of_words in zip(self.ids, self.ends, labels, strict=True):
+            placed.append(torch.full_like(ids, NO_LABEL).index_copy(0, ends, of_words))
+        return placed
+
+    def of_units(self, scores: Tensor) -> Tensor:
+        """The rows of `scores` `[n, n_labels]` of tokens that are those of words."""
+        if not self.ends:
+            return scores
+        of_texts = scores.split([len(ids) for ids in self.ids])
+        rows = zip(of_texts, self.ends, strict=True)
+        return torch.cat([of_text[ends] for of_text, ends in rows])
+
+
+def reading_of(texts: Sequence[str], kind: str, trained: Trained) -> Reading:
+    """The texts of a task as a model reads them. Words are encoded one by one, so each has tokens of
+    its own."""
+    if kind != WORDS:
+        return Reading(token_ids(texts, trained), [])
+    all_ids = []
+    all_ends = []
+    for text in texts:
+        words = token_ids(WORD.findall(text), trained)
+        ends = (
+            torch.tensor([len(ids) for ids in words], dtype=torch.int64).cumsum(0) - 1
+        )
+        all_ends.append(ends)
+        all_ids.append(torch.cat(words or token_ids([""], trained)))
+    return Reading(all_ids, all_ends)

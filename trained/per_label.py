@@ -1,6 +1,7 @@
 """How well the fine-tuned model does on each label, or on numbers."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,21 @@ from scipy.stats import spearmanr
 from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
-from data.tasks.task import CHOICE, LABELS, NUMBER
+from data.tasks.task import CHOICE, LABELS, NUMBER, WORDS
 from runs.terminal import in_one_line
 
+OUTSIDE = "O"  # the tag of words outside of all entities
+BEGIN = "B-"
+INSIDE = "I-"
 SHOWN = 3  # labels that a label is taken for most often, itself included
 
 
 def details(
-    kind: str, scores: Sequence[Tensor], truth: Tensor, names: Sequence[str]
+    kind: str, scores: Sequence[Tensor], labels: list[Tensor], names: Sequence[str]
 ) -> dict[str, Any]:
     """Print and return more than the score of a task, from the `scores` `[n_units, n_labels]` of
-    each draw and the true labels."""
+    each draw and the true labels, as in `Units`."""
+    truth = torch.cat(labels)
     if kind == CHOICE:
         return {}
     if kind == NUMBER:
@@ -32,9 +37,67 @@ def details(
         return table_of(counts[0], counts[1], counts[2], names)
     confusion = np.zeros((len(names), len(names)), dtype=int)
     for each in scores:
-        labels = range(len(names))
-        confusion += confusion_matrix(truth, each.argmax(1), labels=labels)
-    return per_label(confusion, names)
+        numbers = range(len(names))
+        confusion += confusion_matrix(truth, each.argmax(1), labels=numbers)
+    results = per_label(confusion, names)
+    if kind == WORDS and all(map(is_bio, names)):
+        lengths = [len(of_text) for of_text in labels]
+        predicted = [each.argmax(1).split(lengths) for each in scores]
+        results["entities"] = of_entities(predicted, labels, names)
+    return results
+
+
+def is_bio(tag: str) -> bool:
+    return tag == OUTSIDE or (tag.startswith((BEGIN, INSIDE)) and len(tag) > 2)
+
+
+def of_entities(
+    predicted: Sequence[Sequence[Tensor]], given: Sequence[Tensor], names: Sequence[str]
+) -> dict[str, Any]:
+    """`table_of` the entities of each type. An entity is right if its words and its type are."""
+    kinds = sorted({name[2:] for name in names} - {""})
+    truth = entities_in(given, names)
+    right = np.zeros(len(kinds), dtype=int)
+    found = np.zeros(len(kinds), dtype=int)
+    for of_draw in predicted:
+        entities_of_draw = entities_in(of_draw, names)
+        right += numbers_of(entities_of_draw & truth, kinds)
+        found += numbers_of(entities_of_draw, kinds)
+
+    print("  entities, whose words and type are right:")
+    return table_of(right, found, len(predicted) * numbers_of(truth, kinds), kinds)
+
+
+def numbers_of(some: set[Any], kinds: Sequence[str]) -> np.ndarray:
+    """How many entities there are of each type."""
+    counts = Counter(kind for _, (kind, _, _) in some)
+    return np.array([counts[kind] for kind in kinds])
+
+
+def entities_in(labels: Sequence[Tensor], names: Sequence[str]) -> set[Any]:
+    """The number of the text, and the entity, of all entities in texts."""
+    tags = dict(enumerate(names))
+    some = set()
+    for number, of_text in enumerate(labels):
+        found = entities(tags.get(i, OUTSIDE) for i in of_text.tolist())
+        some.update((number, entity) for entity in found)
+    return some
+
+
+def entities(tags: Iterable[str]) -> set[tuple[str, int, int]]:
+    """The type, the first word and the end of each entity in BIO tags. An I- after another type or
+    after O begins one, as in the evaluation of CoNLL."""
+    spans = set()
+    kind = ""
+    begin = 0
+    for end, tag in enumerate([*tags, OUTSIDE]):
+        if kind and tag != INSIDE + kind:
+            spans.add((kind, begin, end))
+            kind = ""
+        if not kind and tag != OUTSIDE:
+            kind = tag[2:]
+            begin = end
+    return spans
 
 
 def of_numbers(scores: Sequence[Tensor], truth: Tensor) -> dict[str, float]:

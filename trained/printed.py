@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from data.tasks.table import SEPARATOR as BETWEEN_LABELS
-from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR
+from data.tasks.task import CHARACTER, LABELS, NUMBER, OF_TOKENS, PAIR, WORDS
 from data.vocabulary import MASK, UNK, Vocabulary
 from runs.terminal import in_one_line, printable
 from trained.examples import n_long, n_unknown
@@ -147,7 +147,7 @@ class Labels:
     """Classifies texts and prints their labels."""
 
     saved: SavedClassifier
-    top: int | None  # labels to print per text, or per piece if characters have labels
+    top: int | None  # labels to print per text, or per piece if parts of it have labels
     in_json: bool
     notation: Notation
 
@@ -158,7 +158,7 @@ class Labels:
     @property
     def added(self) -> tuple[str, ...]:
         """The fields that are added to a table."""
-        if self.saved.kind in (CHARACTER, LABELS, NUMBER):
+        if self.saved.kind in (*OF_TOKENS, LABELS, NUMBER):
             return ("prediction",)
         return ("prediction", "probability")
 
@@ -193,18 +193,14 @@ class Labels:
         )
 
     def _show(self, item: Item, text: str, probabilities: Tensor) -> None:
-        """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters."""
+        """`probabilities` is `[1, n_labels]`, or `[length, n_labels]` for characters or words."""
         if self.saved.kind == NUMBER:
             self._show_number(item, text, float(probabilities))
             return
-        of_characters = self.saved.kind == CHARACTER
-        pieces = (
-            pieces_of(text, probabilities)
-            if of_characters
-            else [(text, probabilities[0])]
-        )
+        of_tokens = self.saved.kind in OF_TOKENS
         labelled = [
-            {"text": piece, "labels": self._best(each)} for piece, each in pieces
+            {"text": piece, "labels": self._best(each)}
+            for piece, each in self._pieces(text, probabilities)
         ]
         if not isinstance(item, Line):
             sys.stdout.write(item.with_values(self._values(labelled)))
@@ -212,9 +208,13 @@ class Labels:
         if self.in_json:
             print(
                 as_json(
-                    {"text": text, "pieces": labelled} if of_characters else labelled[0]
+                    {"text": text, "pieces": labelled} if of_tokens else labelled[0]
                 )
             )
+            return
+
+        if self.saved.kind == WORDS and not self.top:
+            print(in_one_line(tags_of(labelled)))
             return
 
         for piece in labelled:
@@ -222,8 +222,15 @@ class Labels:
                 f"{in_one_line(each['label'])} {each['probability']:.1%}"
                 for each in piece["labels"]
             ]
-            start = f"{piece['text']!r}  " if of_characters else ""
+            start = f"{piece['text']!r}  " if of_tokens else ""
             print(start + "  ".join(shown))
+
+    def _pieces(self, text: str, probabilities: Tensor) -> list[tuple[str, Tensor]]:
+        """The parts of a text that have labels, with their probabilities `[n_labels]`."""
+        if self.saved.kind == CHARACTER:
+            return pieces_of(text, probabilities)
+        parts = text.split() if self.saved.kind == WORDS else [text]
+        return list(zip(parts, probabilities, strict=True))
 
     def _show_number(self, item: Item, text: str, number: float) -> None:
         shown = float(f"{number:.6g}")
@@ -237,6 +244,8 @@ class Labels:
         if self.saved.kind == CHARACTER:
             pieces = [{"text": each["text"]} | each["labels"][0] for each in labelled]
             return {"prediction": pieces}
+        if self.saved.kind == WORDS:
+            return {"prediction": tags_of(labelled)}
         if self.saved.kind == LABELS:
             names = [each["label"] for each in labelled[0]["labels"]]
             return {"prediction": BETWEEN_LABELS.join(names)}
@@ -255,6 +264,11 @@ class Labels:
         return [
             {"label": labels[i], "probability": float(probabilities[i])} for i in best
         ]
+
+
+def tags_of(words: Sequence[dict[str, Any]]) -> str:
+    """The most probable tag of each word, with a space between two."""
+    return " ".join(word["labels"][0]["label"] for word in words)
 
 
 def as_json(content: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, PAIR, TEXT
+from data.tasks.task import CHOICE, LABELS, NUMBER, OF_TOKENS, PAIR, TEXT
 from runs.run_folder import RunFolder
 from runs.schema import MISSING, checked, is_size, matches
 from trained.classifier import Classifier, scores_of
-from trained.examples import token_ids
+from trained.examples import reading_of
 from trained.load import CLASSIFIER, Trained, load_initial
 from training.checkpoint import CheckpointError, Content, load_checkpoint, put_weights
 
@@ -31,7 +31,7 @@ def is_label(value: Any) -> bool:
 SCORES = {str: {"mean": float, "margin": (float, None)}}  # by method
 FACTS = {
     "task": is_label,
-    "kind": lambda kind: kind in (CHARACTER, TEXT, PAIR, CHOICE, LABELS, NUMBER),
+    "kind": lambda kind: kind in (*OF_TOKENS, TEXT, PAIR, CHOICE, LABELS, NUMBER),
     "labels": lambda labels: labels and matches(labels, [is_label]),
     "results": {
         "labelled": is_size,
@@ -60,20 +60,21 @@ class SavedClassifier(Trained):
 
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for
-        labels of characters; for a number, `[1, 1]`, the number itself.
+        labels of characters or words; for a number, `[1, 1]`, the number itself.
 
         Pairs are `texts` 0 and 1, 2 and 3, .... Texts of more than `longest` tokens are read in
         windows, as in training.
         """
-        ids = token_ids(texts, self)
-        scores = scores_of(self.classifier, ids)
+        reading = reading_of(texts, self.kind, self)
+        scores = reading.of_units(scores_of(self.classifier, reading.ids))
         if self.kind == NUMBER:
             return list(scores.split(1))
         if self.kind == LABELS:
             return list(scores.sigmoid().split(1))
         probabilities = scores.softmax(-1)
-        if self.kind == CHARACTER:
-            return list(probabilities.split([len(each) for each in ids]))
+        if self.kind in OF_TOKENS:
+            units = reading.ends or reading.ids
+            return list(probabilities.split([len(each) for each in units]))
         return list(probabilities.split(1))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, TEXT, Example, Task
+from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, TEXT, WORDS, Example, Task
 from data.text.files import CorpusError, UnusableFileError
 from data.text.tables import rows_of
 from runs.reading import opened
@@ -18,8 +18,9 @@ COLUMNS = {
     PAIR: {"text_a", "text_b", "label"},
     CHARACTER: {"text", "labels"},
     NUMBER: {"text", "number"},
+    WORDS: {"text", "tags"},
 }
-LABEL_COLUMNS = ("label", "labels", "number")
+LABEL_COLUMNS = ("label", "labels", "number", "tags")
 SEPARATOR = "|"  # of several labels
 SIZE = 2**20  # bytes that are read at once
 SPLITS = ("", "train", "test")
@@ -27,7 +28,8 @@ SPLITS = ("", "train", "test")
 
 def from_table(path: Path) -> Task:
     """The task of a CSV, TSV or JSON lines file, plain, .gz or .zst, with the columns `text` and
-    `label`; `text_a`, `text_b` and `label` for pairs of texts; `text` and `number`; or `text` and
+    `label`; `text_a`, `text_b` and `label` for pairs of texts; `text` and `number`; `text` and
+    `tags`, with one tag per word and a space between two, or a list of JSON; or `text` and
     `labels`, where `labels` has one character per character of the text, or any number of labels
     with | between them, or in a list of JSON. Other columns are not read.
 
@@ -41,7 +43,8 @@ def from_table(path: Path) -> Task:
     if len(kinds) != 1:
         raise CorpusError(
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
-            f" labels, or text and number, in lower case; it has {', '.join(columns) or 'no rows'}"
+            f" labels, or text and tags, or text and number, in lower case; it has"
+            f" {', '.join(columns) or 'no rows'}"
         )
     kind = LABELS if kinds[0] == CHARACTER and has_several(rows) else kinds[0]
 
@@ -87,12 +90,13 @@ def has_several(rows: list[dict[str, Any]]) -> bool:
     return False
 
 
-def _text(value: Any) -> str:
-    """A field as text: numbers and truth values of JSON as they are written there."""
+def _text(value: Any, between: str = SEPARATOR) -> str:
+    """A field as text: numbers and truth values of JSON as they are written there; a list with
+    `between` two of its values."""
     if value is None:
         return ""
     if isinstance(value, list):
-        return SEPARATOR.join(map(_text, value))
+        return between.join(map(_text, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -103,7 +107,7 @@ def _example(row: dict[str, Any], kind: str) -> Example:
     """
     fields = {}
     for name in sorted(COLUMNS[CHARACTER if kind == LABELS else kind]):
-        fields[name] = _text(row.get(name))
+        fields[name] = _text(row.get(name), " " if kind == WORDS else SEPARATOR)
         if not fields[name] and (kind, name) != (LABELS, "labels"):
             raise ValueError(f"the column {name} is empty")
 
@@ -121,6 +125,12 @@ def _example(row: dict[str, Any], kind: str) -> Example:
         return Example((text,), tuple(sorted(names - {""})))
     if kind == NUMBER and not math.isfinite(float(label)):
         raise ValueError(f"the number {label} is not finite")
+    if kind == WORDS:
+        tags = label.split()
+        n_words = len(text.split())
+        if len(tags) != n_words or not tags:
+            raise ValueError(f"the text has {n_words} words, and {len(tags)} tags")
+        return Example((text,), tuple(tags))
     if kind != CHARACTER:
         return Example((text,), label)
     if len(label) != len(text):

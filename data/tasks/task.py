@@ -16,16 +16,19 @@ PAIR = "pair"
 CHOICE = "choice"
 LABELS = "labels"
 NUMBER = "number"
-Labels = Sequence[str | None]  # per character; None where a character has no label
+WORDS = "words"
+OF_TOKENS = (CHARACTER, WORDS)  # the label belongs to a part of a text
+Labels = Sequence[str | None]  # per character or word; None for one without a label
 
 
 @dataclass(frozen=True)
 class Example:
     """A text and its label.
 
-    The label of a `character` task is a sequence with one label per character, that of a `labels`
-    task has any number of labels, and that of a `number` task is a number as text. Examples of a
-    `pair` and of a `choice` have two texts; of those of a choice, the first is right.
+    The label of a `character` task is a sequence with one label per character, that of a `words`
+    task one per word, between white space; that of a `labels` task has any number of labels, and
+    that of a `number` task is a number as text. Examples of a `pair` and of a `choice` have two
+    texts; of those of a choice, the first is right.
     """
 
     texts: tuple[str, ...]
@@ -37,7 +40,7 @@ class Task:
     """Labelled examples to learn from, and others to test."""
 
     name: str
-    kind: str  # character, text, pair, choice, labels, or number
+    kind: str  # character, text, pair, choice, labels, number, or words
     pool: Sequence[Example]
     test: Sequence[Example]
     ceiling: Callable[[], float] | None = (

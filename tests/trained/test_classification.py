@@ -16,6 +16,7 @@ from data.tasks.task import (
     NUMBER,
     PAIR,
     TEXT,
+    WORDS,
     Example,
     Task,
 )
@@ -74,6 +75,17 @@ def of_equal_pairs(n):
     return Task("pairs", PAIR, examples[: n // 2], examples[n // 2 :])
 
 
+def of_words(n):
+    """A tagging task: which words are animals?"""
+    tags = {"cat": "B-CAT", "dog": "B-DOG"}
+    examples = []
+    for text in TEXTS:
+        of_text = [tags.get(word, "O") for word in text.split()]
+        examples.append(Example((text,), of_text))
+
+    return Task("words", WORDS, examples[: n // 2], examples[n // 2 : n])
+
+
 def of_nothing(n):
     """A task whose label is random."""
     draws = torch.randint(2, (n,), generator=generator(1))
@@ -96,7 +108,7 @@ def classifier(trained, n_labels=2, kind=TEXT):
 
 @pytest.mark.parametrize(
     "task",
-    [of_first_letter(80), of_letters(40), of_equal_pairs(80)],
+    [of_first_letter(80), of_letters(40), of_equal_pairs(80), of_words(40)],
     ids=lambda task: task.name,
 )
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(

@@ -3,12 +3,15 @@
 from itertools import pairwise
 
 import pytest
+import torch
 from tokenizers import Tokenizer
 
 import predict
 from data.masking.words import WORD
+from data.tasks.task import WORDS
 from tests.conftest import SENTENCES, written
 from tests.tokenizers import MAKERS, smiles
+from trained.examples import reading_of
 from trained.load import load_trained
 from trained.measures import word_masks
 from trained.template import read_template
@@ -125,3 +128,18 @@ def test_a_space_before_a_blank_is_not_doubled(run):
         assert text[offset:].startswith(texts[i])
         if not has_spaces:
             assert text == f"on {texts[i].strip()} mat"
+
+
+def test_each_word_has_tokens_of_its_own(run):
+    """Also words that the tokenizer cannot read, or that it would join with others."""
+    trained, _ = run
+    texts = ["We  proceed\n中文 to", "", "CCO"]
+    reading = reading_of(texts, WORDS, trained)
+    numbers = [torch.arange(len(text.split())) for text in texts]
+    of_tokens = torch.cat(reading.of_tokens(numbers))
+
+    assert [len(ends) for ends in reading.ends] == [4, 0, 1]
+    assert len(of_tokens) == sum(map(len, reading.ids))
+
+    scores = reading.of_units(of_tokens[:, None])
+    assert scores.flatten().tolist() == [0, 1, 2, 3, 0]

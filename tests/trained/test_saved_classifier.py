@@ -347,6 +347,36 @@ def saved_from(trained, tmp_path, header, rows):
     return tmp_path / "saved"
 
 
+@pytest.mark.parametrize("trained", ["plain", "bpe"], indirect=True)
+def test_words_have_tags(few_steps, trained, tmp_path, printed, refusal, piped, capsys):
+    tag_of = {"the": "O", "sat": "O", "cat": "B-CAT", "dog": "B-DOG", "big": "O"}
+    rows = []
+    for i, animals in product(range(8), product(("cat", "dog", "big cat"), repeat=2)):
+        text = f"the {animals[0]} sat{' the' * (i % 2)} {animals[1]}"
+        tags = [tag_of[word] for word in text.split()]
+        rows.append(f"{text}{' sat' * i},{' '.join(tags)}{' O' * i}")
+    saved = saved_from(trained, tmp_path, "text,tags", rows)
+
+    assert "entities, whose words and type are right" in capsys.readouterr().out
+
+    texts = ["the  cat\tsat big dog", "", "dog"]
+    lines = printed(predict.main, saved, *texts).splitlines()
+
+    assert [len(line.split()) for line in lines] == [5, 0, 1]
+    assert {*" ".join(lines).split()} <= {*tag_of.values()}
+
+    result = json.loads(printed(predict.main, saved, texts[0], "--json"))
+    assert [each["text"] for each in result["pieces"]] == texts[0].split()
+
+    piped(b"text\nthe cat sat\n")
+    header, row = printed(predict.main, saved, "--column", "text").splitlines()
+    (line,) = printed(predict.main, saved, "the cat sat").splitlines()
+
+    assert header == "text,prediction"
+    assert row == f"the cat sat,{line}"
+    assert "of words" in refusal(export.main, saved, "--to", "onnx", tmp_path / "x")
+
+
 def test_several_labels_are_predicted(plain, tmp_path, printed, refusal, piped):
     labels = ("", "cat", "dog", "cat|dog")
     rows = []

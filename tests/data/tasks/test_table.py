@@ -5,7 +5,7 @@ import os
 import pytest
 
 from data.tasks.table import from_table
-from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, Example
+from data.tasks.task import CHARACTER, LABELS, NUMBER, PAIR, WORDS, Example
 from data.text.sources import CorpusError
 from tests.conftest import one_line, written
 
@@ -147,6 +147,19 @@ def test_texts_have_numbers(tmp_path):
     assert task.pool[1] == Example(("a1",), "0.25")
 
 
+def test_words_have_tags(tmp_path):
+    rows = [f"Ann  saw{i} Rome, B-PER O B-LOC" for i in range(10)]
+    task = table(tmp_path, "text,tags", *rows)
+
+    assert (task.kind, task.labels) == (WORDS, ["B-LOC", "B-PER", "O"])
+    assert task.pool[0] == Example(("Ann  saw0 Rome",), ("B-PER", "O", "B-LOC"))
+
+    lines = [json.dumps({"text": f"a {i}", "tags": ["O", "X"]}) for i in range(10)]
+    listed = from_table(written(tmp_path / "a.jsonl", "\n".join(lines)))
+
+    assert listed.pool[0] == Example(("a 0",), ("O", "X"))
+
+
 WRONG_FILES = {
     "No such file or directory": lambda file: None,
     "not a regular file": os.mkfifo,
@@ -189,6 +202,8 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
         ("text,labels\n" + LABEL_IN_TEST, "has the label 'z'"),
         ("text,labels\nab,xy\n", "has 0 different training texts: 5 are needed"),
         ("text,labels\nab,x\n", "row 1 of .* one character per character"),
+        ("text,tags\na b,O O\na b,O\n", "row 2 of .* has 2 words, and 1 tags"),
+        ("text,tags\n \t, \n", "row 1 of .* has 0 words, and 0 tags"),
         ("text,label\na,x\nb,x\nc,y\n", "2 of 2 labels .* such as 'x' with 1"),
         (
             f"text,label\n{SCORES}",
