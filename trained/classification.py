@@ -27,7 +27,6 @@ EPOCHS = 3
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
-MAX_WINDOWS = 8  # of a long text, that one step of fine-tuning reads
 MAX_CHARACTERS = 262_144  # whose features a probe computes
 MAX_UNITS = 16_384  # that a probe is fitted on
 
@@ -111,14 +110,11 @@ def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor
     ]
 
 
-def scores_in_training(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
-    """The scores of a batch of texts, of which some windows are read."""
-    windows, counts = classifier.windows_of(texts, MAX_WINDOWS)
-    features = classifier.features(*padded(windows))
-    if classifier.kind not in OF_TOKENS:
-        features = classifier.together(features, windows, counts)
-    with torch.autocast("cpu", enabled=False):
-        return classifier.output(classifier.inputs(features.float()))
+def in_bfloat16(d_model: int) -> torch.autocast:
+    """Computes in bfloat16 where it is faster, as training.precision=auto does."""
+    is_faster = CPU_HAS_BFLOAT16 and d_model >= 128
+    # a cache would keep weights that fine-tuning has changed since
+    return torch.autocast("cpu", torch.bfloat16, enabled=is_faster, cache_enabled=False)
 
 
 def fine_tuned(
@@ -131,20 +127,18 @@ def fine_tuned(
     **rates: Any,
 ) -> Classifier:
     """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its
-    linear layer stays.
+    linear layer stays. Only the first window of a long text is read.
 
     The `rates` are `learning_rate` and `table_learning_rate`, that of the n-gram table.
     """
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
     optimizers = adamw(classifier.model, **rates, weight_decay=WEIGHT_DECAY)
-    in_bfloat16 = (
-        CPU_HAS_BFLOAT16 and classifier.d_model >= 128
-    )  # as for training.precision=auto
     generator = torch.Generator().manual_seed(seed)
     if classifier.kind in OF_TOKENS:
         texts, _ = classifier.windows_of(texts)
         labels, _ = classifier.windows_of(labels)
+    texts = [text[: classifier.longest] for text in texts]
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs
     lengths = torch.tensor([len(text) for text in texts]).view(-1, per_label).amax(1)
@@ -161,8 +155,8 @@ def fine_tuned(
             for i in batch:
                 read += texts[per_label * i : per_label * (i + 1)]
             target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
-            with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
-                scores = scores_in_training(classifier, read)
+            with in_bfloat16(classifier.d_model):
+                scores = classifier(*padded(read))
                 loss = loss_of(classifier.kind, scores, target)
 
             loss.backward()

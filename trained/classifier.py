@@ -59,7 +59,7 @@ class Classifier(nn.Module):
         self.output = nn.Linear(n_inputs, n_labels)
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        return self.output(self.inputs(self.features(ids, mask)))
+        return self.scores(self.features(ids, mask))
 
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS *
@@ -86,6 +86,11 @@ class Classifier(nn.Module):
 
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
+    def scores(self, features: Tensor) -> Tensor:
+        """The scores of the labels for features of characters or texts, in float32."""
+        with torch.autocast("cpu", enabled=False):
+            return self.output(self.inputs(features.float()))
+
     def inputs(self, features: Tensor) -> Tensor:
         """The inputs of the linear layer for features of characters or texts."""
         if self.kind != PAIR:
@@ -99,21 +104,15 @@ class Classifier(nn.Module):
         shape = (self.n_layers, self.d_model)
         return features[:, : self.n_layers * self.d_model].unflatten(1, shape)
 
-    def windows_of(
-        self, texts: Sequence[Tensor], most: int | None = None
-    ) -> tuple[list[Tensor], Tensor]:
+    def windows_of(self, texts: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
         """Texts of token ids, or of labels of characters, in windows of at most `longest` and of
-        about equal length; and the number of windows of each text `[n_texts]`.
-
-        Of each text, `most` windows are taken, at equal distances.
-        """
+        about equal length; and the number of windows of each text `[n_texts]`."""
         windows: list[Tensor] = []
         counts = []
         for text in texts:
             n = -(-len(text) // (self.longest or len(text)))
-            of_text = text.tensor_split(n)[:: -(-n // (most or n))]
-            windows += of_text
-            counts.append(len(of_text))
+            windows += text.tensor_split(n)
+            counts.append(n)
         return windows, torch.tensor(counts)
 
     def together(
@@ -179,4 +178,4 @@ def scores_of(
         return of_windows(classifier, windows, classifier)
     if features is None:
         features = features_of(classifier, texts)
-    return classifier.output(classifier.inputs(features))
+    return classifier.scores(features)

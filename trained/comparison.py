@@ -15,7 +15,7 @@ from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, OF_TOKENS, Exampl
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
 from trained.baselines import by_context, by_frequency, by_ngrams
-from trained.classification import probed
+from trained.classification import in_bfloat16, probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.effort import OF_PRETRAINED, OF_UNTRAINED, chosen, tuned
 from trained.examples import (
@@ -169,7 +169,8 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
     frozen = None
     if task.kind not in OF_TOKENS:
         reader = Classifier(trained.model, n_names, task.kind, trained.longest)
-        frozen = features_of(reader, reading.ids)
+        with in_bfloat16(reader.d_model):
+            frozen = features_of(reader, reading.ids)
     test = Test(part, reading, frozen)
     right: dict[str, list[Tensor]] = {}
     classifiers: list[Classifier] = []
@@ -272,21 +273,22 @@ def learn(
     ids, _ = reading = reading_of(labelled.texts, task.kind, trained)
     of_tokens = labelled._replace(labels=reading.of_tokens(labelled.labels))
     initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
-    for model, efforts, names in (
-        (trained.model, OF_PRETRAINED, (PRETRAINED, COMBINED, PROBE)),
-        (initial, OF_UNTRAINED, (FROM_SCRATCH, SCRATCH_COMBINED)),
-    ):
-        start = Classifier(model, n_labels, task.kind, trained.longest)
-        probe = probed(start, ids, of_tokens.labels)
-        choice = chosen(probe, of_tokens, ids, efforts, draw)
-        report(f"draw {draw}, {names[0]}: {choice.told()}")
-        classifier = tuned(probe, ids, of_tokens.labels, choice.effort, draw)
-        scores = test.scores(classifier)
-        yield Learned(names[0], scores, classifier)
-        if ngrams is not None:
-            yield Learned(names[1], choice.combined(scores, ngrams))
-        for name in names[2:]:
-            yield Learned(name, test.scores(probe, test.frozen))
+    with in_bfloat16(trained.values["model.d_model"]):
+        for model, efforts, names in (
+            (trained.model, OF_PRETRAINED, (PRETRAINED, COMBINED, PROBE)),
+            (initial, OF_UNTRAINED, (FROM_SCRATCH, SCRATCH_COMBINED)),
+        ):
+            start = Classifier(model, n_labels, task.kind, trained.longest)
+            probe = probed(start, ids, of_tokens.labels)
+            choice = chosen(probe, of_tokens, ids, efforts, draw)
+            report(f"draw {draw}, {names[0]}: {choice.told()}")
+            classifier = tuned(probe, ids, of_tokens.labels, choice.effort, draw)
+            scores = test.scores(classifier)
+            yield Learned(names[0], scores, classifier)
+            if ngrams is not None:
+                yield Learned(names[1], choice.combined(scores, ngrams))
+            for name in names[2:]:
+                yield Learned(name, test.scores(probe, test.frozen))
 
     if ngrams is None:
         name = CONTEXT if task.kind == CHARACTER else WORD_CONTEXT

@@ -26,8 +26,9 @@ UNTRAINED: Effort = {"learning_rate": 2e-3, "table_learning_rate": 1e-2, "n_step
 SLOW: Effort = {"learning_rate": 6e-4, "table_learning_rate": 3e-3, "n_steps": 60}
 OF_PRETRAINED = (FROZEN, GENTLE, STRONG)
 OF_UNTRAINED = (FROZEN, SLOW, UNTRAINED)
-MAX_EXAMPLES = 640  # that efforts are compared on
-FEW_EXAMPLES = 128  # up to here two folds decide, from here on one
+MAX_EXAMPLES = 512  # that efforts are compared on
+# up to here two folds decide, and the probe may stay; from here on one
+FEW_EXAMPLES = 128
 # of the readings of the model and of the n-grams
 OF_MODEL = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 OF_NGRAMS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -94,6 +95,8 @@ def chosen(
     `ids` are those of the labelled texts, and `probe` has learned from all of them.
     """
     n = len(labelled.labels)
+    if n > FEW_EXAMPLES:
+        efforts = [effort for effort in efforts if effort != FROZEN]
     fold = example_folds(labelled.labels, labelled.kind)
     folds = range(2 if n <= FEW_EXAMPLES else 1)
     some = np.arange(n) < MAX_EXAMPLES
