@@ -19,6 +19,7 @@ explains the tasks.
 
 import shlex
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -55,6 +56,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws
     )
+    balanced = "every label counts the same, rare ones too: in the losses, by weights, and in the"
+    balanced += " score, which is the mean recall over labels"
+    parser.add_argument("--balanced", action="store_true", help=balanced)
     save = "new folder for the fine-tuned classifier of the first draw"
     parser.add_argument("--save", type=Path, metavar="FOLDER", help=save)
 
@@ -81,6 +85,7 @@ def compare_models(options: Namespace) -> None:
         read_results(each)  # refuse a damaged file before anything is trained
     n_threads = torch.get_num_threads()
     for name, task in tasks_named(options.task, trained):
+        task = replace(task, balanced=options.balanced)
         choose_threads(trained, n_threads)
         n_pool = len(task.pool)
         if options.save and options.labels < n_pool:
@@ -88,7 +93,8 @@ def compare_models(options: Namespace) -> None:
                 f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more"
             )
         results, classifier = compare(trained, task, options.labels, options.draws)
-        write_json(path, read_results(path) | {name: results}, indent=1)
+        key = f"balanced {name}" if task.balanced else name
+        write_json(path, read_results(path) | {key: results}, indent=1)
         if options.save:
             facts = {"task": name, "labels": label_names(task), "results": results}
             save(options.save, run, classifier, **facts)

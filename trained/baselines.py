@@ -30,9 +30,12 @@ MAX_CHARACTERS = 16_384  # that a regression is fitted on
 NEVER = -1e9  # the score of a label without examples
 
 
-def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
+def by_ngrams(
+    labelled: Units, test: Units, n_labels: int, weights: Tensor | None = None
+) -> Tensor:
     """Scores `[n_units, n_labels]` of texts, by their character n-grams weighted by tf-idf; of
-    pairs, by the n-grams u and v of both texts: |u - v|, and their cosine."""
+    pairs, by the n-grams u and v of both texts: |u - v|, and their cosine. Labels may have
+    `weights` `[n_labels]`."""
     ngrams = TfidfVectorizer(
         analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False
     )
@@ -52,18 +55,14 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
     labels = labelled.all_labels.numpy()
     fold = folds_of(labelled.labels, labelled.kind)
-    if labels.ndim == 1:
-        return _regression(known, tested, labels, fold, n_labels)
+    regression = Regression(labelled.kind, n_labels, weights)
 
-    regression = Regression(labelled.kind, n_labels)
-    every = np.arange(known.shape[1])
-    _, c = regression.best(known, labels, fold, [every], INVERSE_PENALTIES)
-    weight, bias = regression.fitted(known, labels, c)
-
-    return torch.from_numpy(tested @ weight.T + bias)
+    return _scores(regression, known, tested, labels, fold)
 
 
-def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
+def by_context(
+    labelled: Units, test: Units, n_labels: int, weights: Tensor | None = None
+) -> Tensor:
     """Scores `[n_units, n_labels]` of characters or words, by what stands around each, one-hot."""
     labels = labelled.all_labels.numpy()
     kept = np.flatnonzero(labels != NO_LABEL)
@@ -74,8 +73,9 @@ def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
     known = features.transform(contexts)
     fold = folds_of(labelled.labels, labelled.kind)[kept]
+    regression = Regression(labelled.kind, n_labels, weights)
 
-    return _regression(known, tested, labels[kept], fold, n_labels)
+    return _scores(regression, known, tested, labels[kept], fold)
 
 
 def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -128,6 +128,24 @@ def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]
     axes = vectors[:, kept] / np.sqrt(values[kept])
 
     return products @ axes, test @ labelled.T @ axes
+
+
+def _scores(
+    regression: Regression,
+    known: Any,
+    tested: Any,
+    labels: np.ndarray,
+    fold: np.ndarray,
+) -> Tensor:
+    """Scores of what is `tested` by a regression on what is `known`: the loss chooses its penalty,
+    or the accuracy, if units have one label each and all units count the same."""
+    if labels.ndim == 1 and regression.weights is None:
+        return _regression(known, tested, labels, fold, regression.n_labels)
+    every = np.arange(known.shape[1])
+    _, c = regression.best(known, labels, fold, [every], INVERSE_PENALTIES)
+    weight, bias = regression.fitted(known, labels, c)
+
+    return torch.from_numpy(tested @ weight.T + bias)
 
 
 # several threads would wait for each other at each of many small products

@@ -62,12 +62,13 @@ def probed(
     scale = np.maximum(scale, 0.1 * scale.mean())
     features = (features - mean) / scale
     fold = folds_of(labels, classifier.kind)[kept]
-    regression = Regression(classifier.kind, classifier.output.out_features)
+    n_labels = classifier.output.out_features
+    regression = Regression(classifier.kind, n_labels, classifier.weights)
     classifier.chosen = classifier.chosen or regression.best(
         features, target, fold, columns_of(classifier), INVERSE_PENALTIES
     )
     columns, c = classifier.chosen
-    weight = np.zeros((classifier.output.out_features, features.shape[1]))
+    weight = np.zeros((n_labels, features.shape[1]))
     weight[:, columns], bias = regression.fitted(features[:, columns], target, c)
     weight /= scale
     bias = bias - weight @ mean
@@ -157,7 +158,7 @@ def fine_tuned(
             target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
             with in_bfloat16(classifier.d_model):
                 scores = classifier(*padded(read))
-                loss = loss_of(classifier.kind, scores, target)
+                loss = loss_of(classifier.kind, scores, target, classifier.weights)
 
             loss.backward()
             gradients_of(classifier)  # coalesces those of tables

@@ -34,6 +34,7 @@ class Classifier(nn.Module):
     chosen: Any = (
         None  # the inputs that a probe has chosen to read, and its inverse penalty
     )
+    weights: Tensor | None = None  # [n_labels], in the loss
     # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
     center: Tensor
 

@@ -22,7 +22,9 @@ from trained.examples import (
     Reading,
     Units,
     accuracies,
+    balancing,
     label_names,
+    measure_of,
     n_long,
     n_unknown,
     reading_of,
@@ -107,7 +109,8 @@ def compare(
     """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and
     return the results, and the fine-tuned model of the first draw.
 
-    Raises ConfigError for labels of characters if the run's tokens are not characters.
+    Raises ConfigError for labels of characters if the run's tokens are not characters, and for
+    numbers and several labels per text if the task is balanced.
     """
     title = in_one_line(task.name)
     if task.kind == CHARACTER and not trained.vocabulary.is_characters:
@@ -116,17 +119,24 @@ def compare(
             f"{title} has a label per character, and the run's tokens are {tokens}"
         )
 
+    if task.balanced and task.kind in (NUMBER, LABELS):
+        raise ConfigError(f"{title}: --balanced needs one label per text or part of it")
+
     names = label_names(task)
     n_pool = len(task.pool)
     n_labelled = min(n_labels, n_pool)
-    sizes = {"labelled": n_labelled, "test": len(task.test), "draws": n_draws}
+    sizes: dict[str, Any] = {
+        "labelled": n_labelled,
+        "test": len(task.test),
+        "draws": n_draws,
+    }
     print(
         f"{title}: {n_labelled} labelled of {n_pool}, {len(task.test)} for testing,"
         f" {len(names)} labels, {n_draws} draw{'s' * (n_draws > 1)} of labels",
         flush=True,
     )
-    measures = {NUMBER: "R^2", LABELS: "F1 of a text"}
-    print(f"the scores are the {measures.get(task.kind, 'accuracy')}")
+    sizes["measure"] = measure_of(task)
+    print(f"the scores are the {measure_of(task)}")
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
     scores = results(answers.right, answers.counts, ceiling_of(task))
@@ -137,7 +147,7 @@ def compare(
 
 def ceiling_of(task: Task) -> float | None:
     """The best possible score; None if it is unknown."""
-    return None if task.ceiling is None else task.ceiling()
+    return None if task.ceiling is None or task.balanced else task.ceiling()
 
 
 def texts_of(examples: Sequence[Example]) -> list[str]:
@@ -266,9 +276,12 @@ def learn(
     """The methods for one draw of labels, one after the other."""
     labelled = units(task, examples)
     n_labels = len(label_names(task))
+    weights = None
+    if task.balanced:
+        weights = balancing(labelled.all_labels, n_labels)
     ngrams = None
     if task.kind not in OF_TOKENS:
-        ngrams = by_ngrams(labelled, test.units, n_labels)
+        ngrams = by_ngrams(labelled, test.units, n_labels, weights)
 
     ids, _ = reading = reading_of(labelled.texts, task.kind, trained)
     of_tokens = labelled._replace(labels=reading.of_tokens(labelled.labels))
@@ -279,6 +292,7 @@ def learn(
             (initial, OF_UNTRAINED, (FROM_SCRATCH, SCRATCH_COMBINED)),
         ):
             start = Classifier(model, n_labels, task.kind, trained.longest)
+            start.weights = weights
             probe = probed(start, ids, of_tokens.labels)
             choice = chosen(probe, of_tokens, ids, efforts, draw)
             report(f"draw {draw}, {names[0]}: {choice.told()}")
@@ -292,7 +306,7 @@ def learn(
 
     if ngrams is None:
         name = CONTEXT if task.kind == CHARACTER else WORD_CONTEXT
-        yield Learned(name, by_context(labelled, test.units, n_labels))
+        yield Learned(name, by_context(labelled, test.units, n_labels, weights))
     else:
         yield Learned(NGRAMS, ngrams)
 

@@ -62,11 +62,13 @@ def mixed(model: Tensor, ngrams: Tensor, shares: Any) -> Tensor:
     return shares[0] * model + shares[1] * ngrams
 
 
-def calibrated_loss(kind: str, read: Tensor, labels: Tensor) -> float:
+def calibrated_loss(
+    kind: str, read: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> float:
     """The loss of readings at the scale that suits them: fine-tuned models are too certain, which
     says nothing about the label that they prefer."""
     scales = (1.0,) if kind == NUMBER else OF_MODEL[1:]
-    return min(loss_of(kind, scale * read, labels).item() for scale in scales)
+    return min(loss_of(kind, scale * read, labels, weights).item() for scale in scales)
 
 
 def tuned(
@@ -110,6 +112,7 @@ def chosen(
             probe.model, probe.output.out_features, probe.kind, probe.longest
         )
         start.chosen = probe.chosen
+        start.weights = probe.weights
         start = probed(start, inner.ids, inner.units.labels)
         for scores, effort in zip(of_efforts, efforts, strict=True):
             learned = tuned(start, inner.ids, inner.units.labels, effort, seed)
@@ -117,16 +120,18 @@ def chosen(
         truth.append(outer.units.all_labels)
         if labelled.kind not in OF_TOKENS:
             n_labels = probe.output.out_features
-            scores = by_ngrams(inner.units, outer.units, n_labels)
+            scores = by_ngrams(inner.units, outer.units, n_labels, probe.weights)
             of_ngrams.append(readings(probe.kind, scores))
 
     labels = torch.cat(truth)
 
     def loss(read: Tensor) -> float:
-        return loss_of(probe.kind, read, labels).item()
+        return loss_of(probe.kind, read, labels, probe.weights).item()
 
     def loss_of_effort(i: int) -> float:
-        return calibrated_loss(probe.kind, torch.cat(of_efforts[i]), labels)
+        return calibrated_loss(
+            probe.kind, torch.cat(of_efforts[i]), labels, probe.weights
+        )
 
     best = min(range(len(efforts)), key=loss_of_effort)
     if not of_ngrams:

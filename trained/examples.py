@@ -29,6 +29,8 @@ FOLDS = 4  # of the labelled texts, for cross-validation
 MANY_UNITS = 500  # from here on one fold is enough
 # the labels of a choice: each of its texts is an example of its own
 CHOICE_LABELS = ["wrong", "right"]
+ACCURACY = "accuracy"
+MEAN_RECALL = "mean recall over labels"
 WORD = re.compile(r"\s*\S+")  # with the white space before it
 
 
@@ -94,9 +96,25 @@ def targets_of(kind: str, example: Example, number: dict[str, int]) -> list[Tens
     return [torch.tensor([number.get(name or "", NO_LABEL) for name in names])]
 
 
+def measure_of(task: Task) -> str:
+    """The name of the score."""
+    measures = {NUMBER: "R^2", LABELS: "F1 of a text", CHOICE: ACCURACY}
+    return measures.get(task.kind, MEAN_RECALL if task.balanced else ACCURACY)
+
+
+def balancing(labels: Tensor, n_labels: int) -> Tensor:
+    """The weight of each label, `[n_labels]`, with which all labels of units `[n_units]` count the
+    same; the mean over units is 1."""
+    counts = labels[labels != NO_LABEL].bincount(minlength=n_labels).double()
+    n_given = (counts > 0).sum()
+    return torch.where(counts > 0, counts.sum() / n_given / counts, 0.0)
+
+
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
     """The numbers of right and of all answers per example, both `[n_examples]`. Equal scores of a
-    choice are wrong; of numbers and of several labels, `shares_of` a text are right."""
+    choice are wrong; of numbers and of several labels, `shares_of` a text are right. If the task is
+    balanced, answers have weights, so that the share of right ones is the mean recall over labels.
+    """
     if task.kind in (NUMBER, LABELS):
         right = shares_of(task.kind, scores, test.all_labels.double())
         return right, torch.ones_like(right)
@@ -106,13 +124,13 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
 
     labels = test.all_labels
     example = torch.repeat_interleave(torch.tensor([len(each) for each in test.labels]))
-    counts = labels != NO_LABEL
-    right = (scores.argmax(1) == labels) & counts
+    counts = (labels != NO_LABEL).double()
+    if task.balanced:
+        counts *= balancing(labels, scores.shape[1])[labels.clamp(min=0)]
+    right = (scores.argmax(1) == labels) * counts
     n = len(test.labels)
 
-    return torch.bincount(example, right.double(), n), torch.bincount(
-        example, counts.double(), n
-    )
+    return torch.bincount(example, right, n), torch.bincount(example, counts, n)
 
 
 def shares_of(kind: str, scores: Tensor, truth: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from runs.run_folder import RunFolder
 from runs.schema import is_number
 from runs.statistics import with_error
 from runs.terminal import in_one_line
+from trained.examples import ACCURACY, MEAN_RECALL
 from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
 
@@ -145,6 +146,8 @@ def facts_of_classifier(saved: SavedClassifier) -> Facts:
 
     size = saved.results["labelled"]
     learned = f"python finetune.py RUN --task {shlex.quote(name)} --labels {size} --save FOLDER"
+    if saved.results.get("measure") == MEAN_RECALL:
+        learned += " --balanced"
 
     return Facts(
         f"{'token' if saved.kind == CHARACTER else 'text'}-classification",
@@ -207,6 +210,7 @@ def results_of(saved: SavedClassifier) -> str:
         rows.append(f"| best possible | {results['ceiling']:.3f} |")
     table = "\n".join(rows)
     labels = ", ".join(map(plain, saved.labels))
+    measure = results.get("measure", ACCURACY)
     protocol = "one draw of labels"
     if results["draws"] > 1:
         protocol = (
@@ -217,14 +221,14 @@ def results_of(saved: SavedClassifier) -> str:
     return f"""\
 The labels are {labels}.
 
-Accuracy on {results["test"]:,} test texts that no method has learned from, with {results["labelled"]:,} labelled texts:
-{protocol}.
+{measure.capitalize()} on {results["test"]:,} test texts that no method has learned from, with
+{results["labelled"]:,} labelled texts: {protocol}.
 
-| learned by | accuracy |
+| learned by | {measure} |
 |---|---|
 {table}
 
-This model is the fine-tuned one of the first draw. Its own accuracy is {results["first draw"]:.3f}."""
+This model is the fine-tuned one of the first draw. Its own {measure} is {results["first draw"]:.3f}."""
 
 
 def command(run: RunFolder) -> str:

@@ -130,16 +130,19 @@ def table_of(
     names: Sequence[str],
     taken_for: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Print and return precision, recall and F1 of each label, their macro F1, which is the mean of
-    F1 over labels, and their micro F1, that of all decisions together.
+    """Print and return precision, recall and F1 of each label, the means of recall and of F1 over
+    labels (macro F1; recall of given labels), and the micro F1, that of all decisions together.
 
     A share with a denominator of 0 is 0.
     """
     precision = right / np.maximum(predicted, 1)
     recall = right / np.maximum(given, 1)
     f1 = 2 * right / np.maximum(predicted + given, 1)
+    mean_recall = recall.sum() / max((given > 0).sum(), 1)
     micro = 2 * right.sum() / max(predicted.sum() + given.sum(), 1)
-    print(f"  macro F1 of the fine-tuned model: {f1.mean():.3f}, micro F1: {micro:.3f}")
+    means = {"macro F1": f1.mean(), "micro F1": micro, "mean recall": mean_recall}
+    shown = [f"{name}: {value:.3f}" for name, value in means.items()]
+    print(f"  of the fine-tuned model: {', '.join(shown)}")
     heading = f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}"
     print(f"{heading}   taken for" if taken_for else heading)
     labels = {}
@@ -150,7 +153,7 @@ def table_of(
         print(f"    {in_one_line(name)[:16]:16} {columns}{others}")
         labels[name] = {name: float(score) for name, score in scores.items()}
 
-    return {"macro F1": float(f1.mean()), "micro F1": float(micro), "labels": labels}
+    return {name: float(value) for name, value in means.items()} | {"labels": labels}
 
 
 def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

@@ -33,23 +33,35 @@ def readings(kind: str, scores: Tensor) -> Tensor:
     return scores.log_softmax(-1).clamp(min=-limit)
 
 
-def loss_of(kind: str, scores: Tensor, target: Tensor) -> Tensor:
-    """The mean loss of scores `[..., n_labels]`: cross-entropy, or the squared error of numbers."""
+def loss_of(
+    kind: str, scores: Tensor, target: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The mean loss of scores `[..., n_labels]`: cross-entropy, or the squared error of numbers.
+    Units of one label each count by the `weights` `[n_labels]` of their labels."""
     if kind == NUMBER:
         return F.mse_loss(scores, target.view_as(scores).to(scores.dtype))
     if kind == LABELS:
         known = target.view_as(scores).to(scores.dtype)
         return F.binary_cross_entropy_with_logits(scores, known)
     scores = scores.view(target.numel(), -1)
-    return F.cross_entropy(scores, target.flatten(), ignore_index=NO_LABEL)
+    losses = F.cross_entropy(
+        scores,
+        target.flatten(),
+        None if weights is None else weights.to(scores.dtype),
+        ignore_index=NO_LABEL,
+        reduction="sum",
+    )
+    return losses / (target != NO_LABEL).sum()
 
 
 class Regression:
-    """A logistic regression, one per label if texts have several, or a ridge regression."""
+    """A logistic regression, one per label if texts have several, or a ridge regression. Units of
+    one label each count by the `weights` `[n_labels]` of their labels."""
 
-    def __init__(self, kind: str, n_labels: int):
+    def __init__(self, kind: str, n_labels: int, weights: Tensor | None = None):
         self.kind = kind
         self.n_labels = n_labels
+        self.weights = weights
 
     def best(
         self,
@@ -95,7 +107,8 @@ class Regression:
         for c in inverse_penalties:
             weight, bias = self._solved(known, target[inner], c, tol=1e-3)
             scores = torch.from_numpy(left_out @ weight.T + bias)
-            losses.append(loss_of(self.kind, readings(self.kind, scores), truth).item())
+            read = readings(self.kind, scores)
+            losses.append(loss_of(self.kind, read, truth, self.weights).item())
         return losses
 
     def fitted(
@@ -115,6 +128,8 @@ class Regression:
             ridge = Ridge(1 / c).fit(features, target[:, 0])
             return ridge.coef_[None], np.array([ridge.intercept_])
         if self.kind != LABELS:
+            if self.weights is not None:
+                options["class_weight"] = dict(enumerate(self.weights.tolist()))
             return logistic(features, target, self.n_labels, c, **options)
         weights = []
         biases = []

@@ -36,6 +36,7 @@ FACTS = {
     "results": {
         "labelled": is_size,
         "test": is_size,
+        "measure": (str, MISSING),  # accuracy
         "draws": is_size,
         "scores": SCORES,
         "first draw": float,

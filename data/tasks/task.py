@@ -46,6 +46,7 @@ class Task:
     ceiling: Callable[[], float] | None = (
         None  # expected accuracy of the Bayes-optimal classifier
     )
+    balanced: bool = False  # every label counts the same, in losses and in the score
 
     @property
     def labels(self) -> list[str]:

@@ -1,5 +1,6 @@
 import copy
 import warnings
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.sparse import random_array, vstack
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn.functional import nll_loss
 
+from configs.keys import ConfigError
 from data.tasks.task import (
     CHARACTER,
     CHOICE,
@@ -30,6 +32,7 @@ from trained.examples import (
     NO_LABEL,
     Units,
     accuracies,
+    balancing,
     folds_of,
     shares_of,
     token_ids,
@@ -407,6 +410,74 @@ def test_the_measures_of_numbers_and_of_several_labels():
     given = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).double()
     scores = torch.tensor([[1.0, -1.0], [1.0, -1.0], [-1.0, -1.0]])
     assert shares_of(LABELS, scores, given).tolist() == pytest.approx([1, 2 / 3, 1])
+
+
+def test_a_balanced_score_is_the_mean_recall():
+    examples = [Example((text,), text[0]) for text in ("a", "ab", "ac", "b")]
+    task = Task("t", TEXT, examples, examples, balanced=True)
+    scores = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    right, counts = accuracies(task, scores, units(task, examples))
+
+    # 2 of 3 a, and 0 of 1 b
+    assert right.sum() / counts.sum() == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_every_label_has_the_same_weight():
+    labels = torch.tensor([0, 0, 0, NO_LABEL, 2])
+    weights = balancing(labels, 3)
+
+    assert weights[1] == 0
+    assert 3 * weights[0] == pytest.approx(float(weights[2]))
+    assert weights[labels[labels != NO_LABEL]].mean() == pytest.approx(1)
+
+    scores = torch.randn(5, 3, generator=generator())
+    losses = [
+        regression.loss_of(TEXT, scores[rows], labels[rows])
+        for rows in ([0, 1, 2], [4])
+    ]
+    loss = regression.loss_of(TEXT, scores, labels, weights)
+    assert loss == pytest.approx(sum(losses) / 2)
+
+
+def with_a_rare_label(n):
+    """A task in which one text of twenty has the label `rare`, and nothing tells them apart well."""
+    draws = np.random.default_rng(0)
+    examples = []
+    for i in range(n):
+        label = "other" if i % 20 else "rare"
+        odds = (0.4, 0.6) if i % 20 else (0.6, 0.4)
+        words = draws.choice(ANIMALS, 6, p=odds)
+        examples.append(Example((f"{' '.join(words)} {i}",), label))
+    return Task("rare", TEXT, examples[: n // 2], examples[n // 2 :])
+
+
+def test_balanced_learners_find_a_rare_label(plain):
+    task = with_a_rare_label(400)
+    part, ids = units_of(plain, task)
+    test = units(task, task.test)
+    is_rare = test.all_labels == task.labels.index("rare")
+    recalls = {}
+    for weights in (None, balancing(part.all_labels, 2)):
+        start = classifier(plain)
+        start.weights = weights
+        probe = probed(start, ids, part.labels)
+        tuned = fine_tuned(probe, ids, part.labels, n_steps=1, seed=0, **FROZEN_TABLE)
+        texts = token_ids(test.texts, plain)
+        for name, scores in (
+            ("probe", scores_of(probe, texts)),
+            ("tuned", scores_of(tuned, texts)),
+            ("n-grams", by_ngrams(part, test, 2, weights)),
+        ):
+            found = scores[is_rare].argmax(1) == 1
+            recalls.setdefault(name, []).append(float(found.double().mean()))
+
+    for plain_recall, balanced_recall in recalls.values():
+        assert balanced_recall > plain_recall + 0.2, recalls
+
+
+def test_numbers_cannot_be_balanced(plain):
+    with pytest.raises(ConfigError, match="--balanced needs one label"):
+        compare(plain, replace(of_lengths(20), balanced=True), 8, 1)
 
 
 def test_equal_scores_of_a_choice_are_wrong():

@@ -196,7 +196,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     card = (tmp_path / "model" / "README.md").read_text()
     assert "Fine-tuned on labelled texts, `own.csv" in card
     assert "language: und\nlicense: other" in card  # a file of the user
-    assert "labelled texts:\none draw of labels." in card
+    assert "labelled texts: one draw of labels." in card
     assert f"Its own accuracy is {saved.results['first draw']:.3f}" in card
     assert card.count("before you publish") == 2  # its text, and that of the run
 
