@@ -15,13 +15,11 @@ class Batch(NamedTuple):
     lies in window i, is faster. `[n]` has any positions in any order.
     """
 
-    inputs: (
-        torch.Tensor
-    )  # [batch, seq_len] token ids, corrupted at the masked positions
+    # [batch, seq_len] token ids, corrupted at the masked positions
+    inputs: torch.Tensor
     positions: torch.Tensor  # [batch, n] or [n]
-    labels: (
-        torch.Tensor
-    )  # the original ids there, or IGNORED_LABEL; as many as positions
+    # the original ids there, or IGNORED_LABEL; as many as positions
+    labels: torch.Tensor
     offsets: torch.Tensor | None = None  # of these characters in the training text
     # [batch, seq_len] the number of each token's document in its window, from 1 on, and 0
     # at padding (or True and False); None: one document without padding

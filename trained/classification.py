@@ -102,9 +102,8 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
 def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
     """The numbers of all examples, in batches of similar `lengths` `[n_examples]`, which need
     little padding."""
-    order = torch.randperm(
-        len(lengths), generator=generator
-    )  # of examples of equal length
+    # of examples of equal length
+    order = torch.randperm(len(lengths), generator=generator)
     batches = order[lengths[order].argsort(stable=True)].split(BATCH_SIZE)
     return [
         batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()

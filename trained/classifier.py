@@ -31,9 +31,8 @@ class Classifier(nn.Module):
     and Gurevych 2019), and the cosine between their means in each layer, less `center`.
     """
 
-    chosen: Any = (
-        None  # the inputs that a probe has chosen to read, and its inverse penalty
-    )
+    # the inputs that a probe has chosen to read, and its inverse penalty
+    chosen: Any = None
     weights: Tensor | None = None  # [n_labels], in the loss
     # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
     center: Tensor
@@ -80,9 +79,8 @@ class Classifier(nn.Module):
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
         is_text = mask.unsqueeze(-1)
-        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(
-            1
-        )  # padding may be on the left
+        # padding may be on the left
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
 
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)

@@ -15,9 +15,8 @@ from trained.classifier import Classifier, scores_of
 from trained.examples import Units, example_folds
 from trained.regression import loss_of, readings
 
-Effort = dict[
-    str, Any
-]  # the learning rates of fine-tuning, and its least number of steps
+# the learning rates of fine-tuning, and its least number of steps
+Effort = dict[str, Any]
 FROZEN: Effort = {}  # keeps the probe
 GENTLE: Effort = {"learning_rate": 3e-4, "table_learning_rate": 0.0, "n_steps": 30}
 STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}

@@ -37,9 +37,8 @@ class Trained:
 
     run: RunFolder
     values: dict[str, Any]  # every key with its value; `device` is the model's
-    model: (
-        nn.Module
-    )  # with the best weights (`load_initial`: the first ones), in evaluation mode
+    # with the best weights (`load_initial`: the first ones), in evaluation mode
+    model: nn.Module
     vocabulary: Vocabulary
 
     @property

@@ -110,9 +110,8 @@ def one_at_a_time(
     Each token is masked alone; all others are visible.
     """
     rows = evenly_spaced(validation.n_windows, SINGLE_WINDOWS)
-    masked = torch.eye(validation.windows.shape[1], dtype=torch.bool)[
-        ::SINGLE_STEP
-    ]  # [n_columns, 256]
+    # [n_columns, 256]
+    masked = torch.eye(validation.windows.shape[1], dtype=torch.bool)[::SINGLE_STEP]
     repeated = validation.take(rows.repeat_interleave(len(masked)))
     return _masked(model, repeated, masked.repeat(len(rows), 1), mask_token)
 
@@ -256,9 +255,8 @@ def distance_to_visible(
     are given, `[n_windows, seq_len]`; 0 if visible itself."""
     columns = torch.arange(masked.shape[1])
     far = 2 * masked.shape[1]
-    before = (
-        columns.where(~masked, -far).cummax(1).values
-    )  # the last visible column up to here
+    # the last visible column up to here
+    before = columns.where(~masked, -far).cummax(1).values
     after = columns.where(~masked, far).flip(1).cummin(1).values.flip(1)
     if documents is not None:
         numbers = documents.cpu()

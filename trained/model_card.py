@@ -120,9 +120,8 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 def facts_of_run(trained: Trained) -> Facts:
     run = trained.run
     source, texts = source_of(run)
-    encoder = getattr(
-        trained.model, "encoder", None
-    )  # a model of the user's may have none
+    # a model of the user's may have none
+    encoder = getattr(trained.model, "encoder", None)
     return Facts(
         "fill-mask",
         source,

@@ -93,9 +93,8 @@ def open_session(file: Path, n_threads: int = 0) -> Any:
 def quantize(file: Path) -> None:
     """Replace a file by one whose weights have 8 bits, a quarter as large; its logits are only
     close to the run's."""
-    logging.getLogger().setLevel(
-        logging.ERROR
-    )  # onnxruntime advises to optimize the graph first
+    # onnxruntime advises to optimize the graph first
+    logging.getLogger().setLevel(logging.ERROR)
     small = file.with_name(f"small-{file.name}")
     quantize_dynamic(file, small, weight_type=QuantType.QInt8)
     small.replace(file)

@@ -80,9 +80,8 @@ class SavedClassifier(Trained):
 
 
 def is_classifier(folder: Path) -> bool:
-    return os.path.isfile(
-        folder / CLASSIFIER
-    )  # False for a name that is too long for a path
+    # False for a name that is too long for a path
+    return os.path.isfile(folder / CLASSIFIER)
 
 
 def check_new(path: Path, option: str) -> None:

@@ -21,9 +21,8 @@ class Measured(NamedTuple):
 
     trained: Trained
     results: Results
-    window_losses: dict[
-        str, np.ndarray
-    ]  # [n_windows], by the measures in which runs are compared
+    # [n_windows], by the measures in which runs are compared
+    window_losses: dict[str, np.ndarray]
 
 
 def print_tables(results: Results) -> None:

@@ -166,9 +166,8 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
             ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling"
         )
     low, high = panel.get_ylim()
-    panel.set_ylim(
-        max(low, -0.02), min(high, 1.02)
-    )  # an interval may leave the range of scores
+    # an interval may leave the range of scores
+    panel.set_ylim(max(low, -0.02), min(high, 1.02))
     panel.set_xscale("log", base=2)
     panel.set_xticks(list(of_task), [str(n) for n in of_task])
     panel.minorticks_off()

@@ -29,9 +29,8 @@ from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern, words_o
 __all__ = ["STRATEGIES", "Strategy", "strategy"]
 
 NAME_WEIGHT = 3.0  # `entity`: the weight of a name; other words have 1
-PHRASE_WEIGHT = (
-    2.0  # `syntax`: the weight of a phrase of content words; function words have 1
-)
+# `syntax`: the weight of a phrase of content words; function words have 1
+PHRASE_WEIGHT = 2.0
 LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
@@ -84,10 +83,8 @@ def span_characters(text: str) -> Segmenter:
 def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern`
     finds the names in the text itself."""
-    name, after_name = (
-        names_pattern(text),
-        r"(?<=\w)['’]\w+",
-    )  # such as 's, a separate unit
+    name = names_pattern(text)
+    after_name = r"(?<=\w)['’]\w+"  # such as 's, a separate unit
     return units_of(
         text,
         name,

@@ -13,9 +13,8 @@ from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Rule, Spans
 from data.text.sources import CorpusError
 from data.vocabulary import Vocabulary
 
-MARGIN = (
-    64  # tokens on both sides of a window, so that its ends rarely cut words and names
-)
+# tokens on both sides of a window, so that its ends rarely cut words and names
+MARGIN = 64
 
 
 def for_tokens(

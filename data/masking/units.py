@@ -74,9 +74,8 @@ class Spans(Segmenter):
         self, offsets: torch.Tensor, generator: torch.Generator, progress: float
     ) -> Units:
         units, weights = self.base(offsets, generator, progress)
-        number = (
-            unit_begins(units).cumsum(1) - 1
-        )  # of the base unit in its window, from 0
+        # of the base unit in its window, from 0
+        number = unit_begins(units).cumsum(1) - 1
         count = number[:, -1:] + 1
         begin = (
             torch.rand(count.shape, generator=generator, device=offsets.device) * count

@@ -57,9 +57,8 @@ class Surprise:
                 looked_up(context, contexts, totals),
                 looked_up(context, contexts, types),
             )
-            kinds = kinds - own * (
-                here == 1
-            )  # without this occurrence, its pair may be unknown
+            # without this occurrence, its pair may be unknown
+            kinds = kinds - own * (here == 1)
             seen = total - own + kinds > 0
             probs = np.where(
                 seen,

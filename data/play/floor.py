@@ -14,9 +14,8 @@ from torch import Tensor
 from data.play.automaton import Automaton
 
 NONE = "none"  # the value of a distinction that a state does not have
-WINDOWS_AT_ONCE = (
-    8  # for posteriors: 0.1 GB for windows of 256 characters and 7,000 states
-)
+# for posteriors: 0.1 GB for windows of 256 characters and 7,000 states
+WINDOWS_AT_ONCE = 8
 TEXTS_AT_ONCE = 32  # for probabilities of texts
 
 

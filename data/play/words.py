@@ -13,11 +13,8 @@ from math import gcd
 TOPIC_VOWELS = "aeio"
 NAMES = (("MAVU", "ODRI"), ("SELV", "BRUZ"), ("TIBO", "LYNK"), ("ROVA", "GUDD"))
 
-NOUNS = (
-    "btmgpsr",
-    "lnrm",
-    "ktd",
-)  # the consonants before the vowel, then those after it
+# the consonants before the vowel, then those after it
+NOUNS = ("btmgpsr", "lnrm", "ktd")
 VERBS = ("dfvhlw", "nsrl", "kpt")
 ADJECTIVES = ("gbdfn", "zvxw")
 

@@ -57,9 +57,8 @@ def count(
 
     probs = (frequencies[truth] + 0.5) / (frequencies.sum() + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
-    alive = np.ones(
-        len(truth), dtype=bool
-    )  # the smaller contexts were seen in training
+    # the smaller contexts were seen in training
+    alive = np.ones(len(truth), dtype=bool)
     for size, before in product(range(1, MAX_TOTAL + 1), range(MAX_SIDE + 1)):
         # Contexts grow left and right in turn, left first, then on one side only once the other has
         # no more characters.
@@ -124,9 +123,8 @@ def context_hashes(ids: Ints, positions: Ints, before: int, after: int) -> Hashe
 
 def mixed(hashes: Hashes, ids: Ints) -> Hashes:
     """The hashes of contexts with one more character each."""
-    products = (hashes + ids.astype(np.uint64)) * np.uint64(
-        0x9E3779B97F4A7C15
-    )  # modulo 2^64
+    # modulo 2^64
+    products = (hashes + ids.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     return products ^ (products >> np.uint64(29))
 
 

@@ -77,9 +77,8 @@ class References:
 
 
 def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the run handles Ctrl-C and ends this process
+    # the run handles Ctrl-C and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with contextlib.suppress(BrokenPipeError):  # the run ended first

@@ -31,15 +31,12 @@ from data.tasks.task import (
     Task,
 )
 
-SEEDS = {
-    REPORT: (2, 3),
-    SELECTION: (4, 5),
-}  # of the pool and of the test; pretraining has 1
+# of the pool and of the test; pretraining has 1
+SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech
-CHARACTERS_PER_SPEECH = (
-    500  # that are written: far more than a speech of at most 159 needs
-)
+# that are written: far more than a speech of at most 159 needs
+CHARACTERS_PER_SPEECH = 500
 PIECE = 60  # characters of a speech in `follows`
 PARAGRAPH = "\n\n"  # between speeches
 CEILING_TEXTS = 400  # of the test; all of them would take minutes

@@ -43,9 +43,8 @@ class Task:
     kind: str  # character, text, pair, choice, labels, number, or words
     pool: Sequence[Example]
     test: Sequence[Example]
-    ceiling: Callable[[], float] | None = (
-        None  # expected accuracy of the Bayes-optimal classifier
-    )
+    # expected accuracy of the Bayes-optimal classifier
+    ceiling: Callable[[], float] | None = None
     balanced: bool = False  # every label counts the same, in losses and in the score
 
     @property

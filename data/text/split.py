@@ -20,13 +20,11 @@ class Split:
     is_end: np.ndarray  # [n_pieces] whether it ends its document
     part: np.ndarray  # [n_pieces] TRAINING, VALIDATION or LEFT_OUT
     n_copies: int  # documents that are left out
-    n_of_validation: (
-        int  # of them, copies in data.corpus of documents in data.validation
-    )
+    # of them, copies in data.corpus of documents in data.validation
+    n_of_validation: int
     folders: np.ndarray  # [n_folders] training documents up to the end of each
-    cut: list[int] = field(
-        default_factory=list
-    )  # folders with a document in both parts
+    # folders with a document in both parts
+    cut: list[int] = field(default_factory=list)
     key: bytes = b""  # which documents are in which part
 
     def n_chars_of(self, part: int) -> int:

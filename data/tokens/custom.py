@@ -14,9 +14,8 @@ from data.vocabulary import MASK, PAD
 class Tokenizer(Protocol):
     """All that a tokenizer needs. Folio adds the special tokens."""
 
-    tokens: Sequence[
-        str | bytes
-    ]  # the text of each token, spaces included; its index is its id
+    # the text of each token, spaces included; its index is its id
+    tokens: Sequence[str | bytes]
 
     def encode(self, text: str) -> Sequence[int] | torch.Tensor:
         """The ids of a text."""
