@@ -101,7 +101,7 @@ def compare_models(options: Namespace) -> None:
             predict = f"python predict.py {shlex.quote(str(options.save))}"
             piped = rf"printf 'TEXT\tTEXT\n' | {predict}"
             print(
-                f"the classifier is saved: {piped if task.kind == PAIR else predict + ' TEXT'}"
+                f"the fine-tuned model of the first draw is saved: {piped if task.kind == PAIR else predict + ' TEXT'}"
             )
 
     print(f"written to {path}")
