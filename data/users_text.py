@@ -85,8 +85,10 @@ def load_users_text(
         and not is_compressed(listing.path)
         and listing.n_bytes <= in_memory
     ):
-        blocks = read_blocks(listing.sources[0], reading)
-        return Corpus.from_text(path, "".join(block.text for block in blocks))
+        texts = []
+        for block in read_blocks(listing.sources[0], reading):
+            texts += block.texts
+        return Corpus.from_text(path, "".join(texts))
 
     stored = StoredText.open(listing, reading, cache, announce, validation)
     return StoredCorpus(path, *stored.samples, stored=stored)

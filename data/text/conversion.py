@@ -6,6 +6,7 @@ type; `training.ends` and `validation.ends`, the ends of their documents in ids,
 is done, `done.json`, with the type and how often each id occurs.
 """
 
+import mmap
 from collections.abc import Callable
 from itertools import pairwise, starmap
 from pathlib import Path
@@ -22,7 +23,7 @@ from data.tokens import BYTES, CHARACTERS
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 
-CHUNK = 1_000_000  # bytes of the text that are converted at once
+CHUNK = 250_000  # bytes of the text that are converted at once
 COUNTED_AT_ONCE = 1_000_000  # tokens
 DONE = "done.json"
 # tokens whose ids in any text are as many as its characters or bytes
@@ -75,6 +76,8 @@ def convert(
             n_done += 1
             if output.is_time_to_note():
                 output.note({"chunks": n_done})
+                # the pages that have been read are not needed again
+                normal.text.madvise(mmap.MADV_DONTNEED)
         output.note({"chunks": n_done})
 
     counts = {name: counts_of(folder / f"{name}.ids", dtype, largest) for name in PARTS}

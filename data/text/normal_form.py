@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,41 +143,31 @@ def items(
         continues = not has_documents
         for number, block in enumerate(islice(usable(source), n_done, None), n_done):
             yield Item(source, number, continues, block)
-            if block.text:
-                continues = block.ends[-1:] != [len(block.text)]
+            if block.texts:
+                continues = not block.is_whole
         n_done = 0
 
 
 def normalized(item: Item) -> Normalized:
     """The hash of a document that is not whole in the block is 0."""
-    text = item.block.text
-    ends = item.block.ends
-    content = text.encode()
-    borders = np.unique([0, *ends, len(text)])
-    byte_borders = borders
-    codes = np.frombuffer(content, np.uint8)
-    if len(content) > len(text):  # not ASCII only
-        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        n_bytes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
-        byte_borders = np.concatenate([[0], n_bytes.cumsum()])[borders]
-
-    pieces = np.zeros(len(borders) - 1, PIECE)
-    pieces["n_chars"] = np.diff(borders)
-    pieces["n_bytes"] = np.diff(byte_borders)
+    texts, is_whole = item.block
+    contents = [text.encode() for text in texts]
+    pieces = np.zeros(len(texts), PIECE)
+    pieces["n_chars"] = list(map(len, texts))
+    pieces["n_bytes"] = list(map(len, contents))
     pieces["source"] = item.source
     pieces["is_end"] = True
-    if len(pieces):
-        pieces["is_end"][-1] = ends[-1:] == [len(text)]
+    pieces["is_end"][-1:] = is_whole
 
     first = int(item.continues)
-    last = len(pieces) - (not pieces["is_end"][-1:].all())
-    digests = []
-    for begin, end in pairwise(byte_borders[first : last + 1].tolist()):
-        digests.append(sha256(content[begin:end]).digest()[:8])
-    pieces["hash"][first : first + len(digests)] = np.frombuffer(
-        b"".join(digests), np.uint64
-    )
+    last = len(texts) if is_whole else len(texts) - 1
+    digests = [sha256(content).digest()[:8] for content in contents[first:last]]
+    pieces["hash"][first:last] = np.frombuffer(b"".join(digests), np.uint64)
 
+    content = b"".join(contents)
+    codes = np.frombuffer(content, np.uint8)
+    if len(content) > pieces["n_chars"].sum():  # not ASCII only
+        codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
     counts = np.bincount(codes)
     of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
     return Normalized(item, content, pieces, of_characters)

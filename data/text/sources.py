@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,8 @@ from data.text.tables import TABLES, UnknownFieldError, documents_of
 from runs.errors import first_line
 from runs.reading import read_bytes
 
-BLOCK = 1_000_000  # bytes of a file, or characters of rows, that are read at once
+# bytes of a file, or characters of rows, that are read at once; more do not fit into the caches
+BLOCK = 64_000
 BETWEEN_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -91,10 +92,10 @@ class Listing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Part of a file."""
+    """Part of a file: documents, or a part of a long one."""
 
-    text: str
-    ends: list[int]  # the offsets in `text` at which documents end
+    texts: list[str]  # none is empty
+    is_whole: bool = True  # whether the last text ends its document
 
 
 def list_sources(path: Path, reading: Reading) -> Listing:
@@ -257,20 +258,13 @@ SPLITS = {"lines": _lines, "paragraphs": _paragraphs}
 def blocks_of(batches: Iterable[list[str]]) -> Iterator[Block]:
     """The blocks of documents, many at once. Those with whitespace only are left out."""
     for documents in batches:
-        short = []
-        for document in documents:
-            if len(document) > BLOCK:
-                yield _block(short)
-                short = []
-                parts = range(0, len(document), BLOCK)
-                yield from _document(document[i : i + BLOCK] for i in parts)
-            elif document and not document.isspace():
-                short.append(document)
-        yield _block(short)
-
-
-def _block(documents: list[str]) -> Block:
-    return Block("".join(documents), list(accumulate(map(len, documents))))
+        texts = list(filterfalse(str.isspace, filter(None, documents)))
+        if max(map(len, texts), default=0) <= BLOCK:
+            yield Block(texts)
+            continue
+        for text in texts:
+            parts = range(0, len(text), BLOCK)
+            yield from _document(text[i : i + BLOCK] for i in parts)
 
 
 def _document(pieces: Iterable[str]) -> Iterator[Block]:
@@ -286,8 +280,9 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
             while newline >= 0 and text[newline + 1].isspace():
                 newline = text.rfind("\n", 0, newline)
             end = newline + 1 or len(text)
-            yield Block(text[:end], [])
+            yield Block([text[:end]], is_whole=False)
             text = text[end:]
         text += piece
 
-    yield Block(text, [len(text)])
+    if text:
+        yield Block([text])

@@ -26,7 +26,7 @@ from runs.reading import read_bytes
 # characters of each part: the sample for strategies, BPE and counting
 SAMPLE = 4_000_000
 PIECE = 4_000  # characters of the sample that follow each other in the text
-VERSION = 6  # of all of this; a new version reads and converts again
+VERSION = 7  # of all of this; a new version reads and converts again
 
 
 class StoredIds:

@@ -95,7 +95,7 @@ def _of_json(pieces: Iterator[str], column: str) -> Iterator[list[str]]:
             name = _chosen(_kinds_of_json(rows), column, OR_RAW)
             is_flat = any(name in row for row in rows)
             path = [name] if is_flat else name.split(".")
-        documents = [value for value in _nested_values(rows, path) if value]
+        documents = list(filter(None, _nested_values(rows, path)))
         others = set(map(type, documents)) - {str}
         if others:
             kind = others.pop().__name__
@@ -148,13 +148,13 @@ def _rows_of_json(pieces: Iterator[str]) -> Iterator[list[dict]]:
     is_lines = begin.startswith("{") and rest.strip() and _is_json(line)
     read = _values_of_lines if is_lines else _values
     for values in read(chain([begin.removeprefix("[")], pieces)):
-        rows = []
-        for value in values:
-            rows.append({COLUMN: value} if isinstance(value, str) else value)
-        if set(map(type, rows)) - {dict}:
+        types = set(map(type, values))
+        if types - {dict, str}:
             raise UnusableFileError("has JSON values that are neither objects nor text")
-        if rows:
-            yield rows
+        if str in types:
+            values = [{COLUMN: v} if isinstance(v, str) else v for v in values]
+        if values:
+            yield values
 
 
 def _is_json(text: str) -> bool:
@@ -169,7 +169,7 @@ def _values_of_lines(pieces: Iterable[str]) -> Iterator[list[Any]]:
     """The values of JSON lines, many at once."""
     n_lines = 0
     for lines in _lines_of(pieces):
-        text = ",".join(line for line in lines if line and not line.isspace())
+        text = ",".join(filter(str.strip, lines))
         try:
             values = json.loads(f"[{text}]")
         except ValueError:
@@ -355,4 +355,4 @@ def _nested(arrow: Any, batch: Any, name: str) -> Any:
 
 
 def _strings(values: Any) -> list[str]:
-    return [value for value in values.to_pylist() if value]
+    return list(filter(None, values.to_pylist()))

@@ -50,10 +50,10 @@ def blocks(number):
     """Of one of ten sources with short and long documents."""
     documents = parts(parts(TEXT, 10)[number], 40)
     for document in documents[:20]:
-        yield Block(document, [len(document)])
+        yield Block([document])
     for document in documents[20:]:
-        yield Block(document[:200], [])
-        yield Block(document[200:] + "x", [len(document) - 200, len(document) - 199])
+        yield Block([document[:200]], is_whole=False)
+        yield Block([document[200:], "x"])
 
 
 def read(folder, has_documents=True):

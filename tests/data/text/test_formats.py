@@ -48,12 +48,11 @@ def documents_of(path, reading=None):
     begun = ""
     for source in list_sources(path, reading).sources:
         for block in read_blocks(source, reading):
-            begin = 0
-            for end in block.ends:
-                documents.append(begun + block.text[begin:end])
+            for text in block.texts:
+                documents.append(begun + text)
                 begun = ""
-                begin = end
-            begun += block.text[begin:]
+            if not block.is_whole:
+                begun = documents.pop()
 
     assert not begun
 
