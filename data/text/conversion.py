@@ -6,7 +6,6 @@ type; `training.ends` and `validation.ends`, the ends of their documents in ids,
 is done, `done.json`, with the type and how often each id occurs.
 """
 
-import mmap
 from collections.abc import Callable
 from itertools import pairwise, starmap
 from pathlib import Path
@@ -63,8 +62,8 @@ def convert(
     with growing_files(folder, names, key="") as output:
         n_done = output.state.get("chunks", 0)
         all_chunks = chunks(split)
-        begins = np.append(split.begins, len(normal.text))
-        n_bytes_done(int(begins[all_chunks[n_done - 1].stop]) if n_done else 0)
+        ends = split.begins + split.n_bytes
+        n_bytes_done(int(ends[all_chunks[n_done - 1][-1]]) if n_done else 0)
         left = all_chunks[n_done:]
         for chunk, parts in zip(left, parallel_map(converted, left), strict=True):
             for name, part in parts.items():
@@ -72,12 +71,10 @@ def convert(
                 n_before = file.tell() // dtype.itemsize
                 file.write(part.ids.data)
                 output.files[f"{name}.ends"].write((part.ends + n_before).data)
-            n_bytes_done(int(begins[chunk.stop] - begins[chunk.start]))
+            n_bytes_done(int(ends[chunk[-1]] - split.begins[chunk[0]]))
             n_done += 1
             if output.is_time_to_note():
                 output.note({"chunks": n_done})
-                # the pages that have been read are not needed again
-                normal.text.madvise(mmap.MADV_DONTNEED)
         output.note({"chunks": n_done})
 
     counts = {name: counts_of(folder / f"{name}.ids", dtype, largest) for name in PARTS}
@@ -103,8 +100,7 @@ def parts_of(
     """The ids of consecutive pieces, for each part of the split."""
     chunk = slice(numbers.start, numbers.stop)
     begin = int(split.begins[numbers.start])
-    end = begin + int(split.n_bytes[chunk].sum())
-    text = normal.text[begin:end].decode()
+    text = normal.read(begin, int(split.n_bytes[chunk].sum())).decode()
     part = split.part[chunk]
     is_end = split.is_end[chunk]
     kept = np.flatnonzero(part != LEFT_OUT)

@@ -69,7 +69,7 @@ def sketches_of(normal: NormalForm, split: Split, pieces: np.ndarray) -> Sketche
     begins = split.begins[pieces]
 
     texts = (
-        normal.text[begin : begin + length]
+        normal.read(begin, length)
         for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True)
     )
     documents = []

@@ -4,12 +4,13 @@ of their pieces.
 Documents, copies, the split and the tokens follow from it. The files of the text are read once.
 """
 
-import mmap
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ import numpy as np
 
 from data.text.files import UnusableFileError
 from data.text.growing import growing_files, progress_in
-from data.text.parallel import parallel_map
 from data.text.sources import Block
 
 TEXT = "text"
@@ -49,7 +49,6 @@ class Item(NamedTuple):
 class Normalized(NamedTuple):
     """A block in the normal form."""
 
-    item: Item
     content: bytes  # UTF-8
     pieces: np.ndarray  # [n_pieces] of PIECE
     counts: dict[str, int]  # how often each character occurs
@@ -79,13 +78,16 @@ class NormalForm:
         return np.fromfile(self.folder / PIECES, PIECE)
 
     @cached_property
-    def text(self) -> mmap.mmap:
-        """The bytes of the text. They stay readable if the file is replaced."""
-        with open(self.folder / TEXT, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def file(self) -> FileIO:
+        """The file of the text. It stays readable if its name is given to another one."""
+        return FileIO(self.folder / TEXT)
+
+    def read(self, begin: int, n_bytes: int) -> bytes:
+        """Part of the text, in UTF-8."""
+        return os.pread(self.file.fileno(), n_bytes, begin)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # another process maps the file again
+        # another process opens the file again
         return NormalForm, (self.folder, self.counts, self.sha256, self.left_out)
 
 
@@ -111,7 +113,8 @@ def normalize(
         n_bytes_done(output.files[TEXT].tell())
         blocks = items(read, n_sources, state.copy(), has_documents)
         state["counts"] = counts
-        for item, content, pieces, of_block in parallel_map(normalized, blocks):
+        for item in blocks:
+            content, pieces, of_block = normalized(item)
             counts.update(of_block)
             long.add(item.continues, content, pieces)
             output.files[TEXT].write(content)
@@ -170,7 +173,7 @@ def normalized(item: Item) -> Normalized:
         codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
     counts = np.bincount(codes)
     of_characters = {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
-    return Normalized(item, content, pieces, of_characters)
+    return Normalized(content, pieces, of_characters)
 
 
 class LongDocument:

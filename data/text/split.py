@@ -124,7 +124,7 @@ def cut(whole: Split, normal: NormalForm, first: int, last: int, n: int) -> None
     n_chars = int(whole.n_chars[piece])
     n_in_piece = n - int(ends[piece - first]) + n_chars
     begin = int(whole.begins[piece])
-    content = normal.text[begin : begin + int(whole.n_bytes[piece])]
+    content = normal.read(begin, int(whole.n_bytes[piece]))
     n_bytes = len(content.decode()[:n_in_piece].encode())
 
     whole.part[first : piece + 1] = TRAINING

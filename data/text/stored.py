@@ -162,7 +162,7 @@ class StoredText:
                 reasons = "".join(f": one {each}" for each in normal.left_out.values())
                 raise CorpusError(f"data.corpus: no text in {name}{reasons}")
             # they stay as they are if another process reads a changed text
-            _ = normal.text, normal.pieces
+            _ = normal.file, normal.pieces
         return cls(normal, folder_of_source, has_documents, cache, announce)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -257,10 +257,8 @@ class StoredText:
     def piece(self, number: int, first: int = 0, last: int | None = None) -> str:
         """The text of a piece of the split, from its character `first` to `last`."""
         begin = int(self.split.begins[number])
-        end = begin + int(self.split.n_bytes[number])
-        if self.split.n_bytes[number] == self.split.n_chars[number]:
-            return self.normal.text[begin:end][first:last].decode()
-        return self.normal.text[begin:end].decode()[first:last]
+        n_bytes = int(self.split.n_bytes[number])
+        return self.normal.read(begin, n_bytes).decode()[first:last]
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
@@ -270,7 +268,7 @@ class StoredText:
             "special_tokens": [vocabulary.unknown_token, separator]
         }
         folder = self.cache / short_hash(json.dumps([self.sha256, numbering, VERSION]))
-        n_bytes = len(self.normal.text)
+        n_bytes = int(self.split.n_bytes.sum(dtype=np.int64))
         with locked_cache(self.cache, self.announce):
             # not converted yet, or damaged
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
