@@ -1,5 +1,5 @@
-"""Draws the masks of training windows: which characters to hide, and what the model gets in their
-place."""
+"""Draws the masks of training windows: which tokens (by default, characters) to hide, and which
+tokens the model gets in their place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from data.masking.corruption import Corruption
 
 
 class Masker:
-    """Masks exactly `round(masking_prob * seq_len)` characters of every training window, each with
-    the same probability (BERT, Devlin et al. 2018).
+    """Selects `n_masked_in` tokens of every training window, each with the same probability, and
+    replaces them (BERT, Devlin et al. 2018).
 
-    If a window has too few characters that may be selected, all of them are, and IGNORED_LABEL
-    fills the other labels: shapes never depend on the data. `data.masking.segment_masker` has the
-    masker of all other strategies.
+    If a window has too few tokens that may be selected, all of them are, and IGNORED_LABEL fills
+    the other labels: shapes never depend on the data. `data.masking.segment_masker` has the masker
+    of all other strategies.
     """
 
-    learns = False  # whether `observe` changes the masks to come
+    learns = False  # whether later masks depend on the model's losses
 
     def __init__(
         self,
@@ -30,7 +30,8 @@ class Masker:
         device: torch.device,
         no_mask_tokens: Sequence[int] = (),
     ):
-        """`no_mask_tokens` are never selected."""
+        """`corruption` replaces selected tokens by `[MASK]`, by random tokens, or not at all;
+        `no_mask_tokens` are never selected."""
         self.corruption = corruption.to(device)
         self.no_mask_tokens = torch.tensor(
             no_mask_tokens, dtype=torch.int64, device=device
@@ -50,18 +51,19 @@ class Masker:
         the numbers of the tokens' `documents`.
         """
         n_masked = n_masked_in(tokens.shape[1], masking_prob)
-        selection, branch, replacement = self.uniform(*tokens.shape)
+        selection_draws, branch_draws, token_draws = self.uniform(*tokens.shape)
 
-        # Select the columns with the largest numbers in each window.
-        selection = selection.masked_fill(self.is_excluded(tokens), -1.0)
-        largest = selection.sort(dim=1, descending=True, stable=True)
-        columns = largest.indices[:, :n_masked]
-        is_selected = largest.values[:, :n_masked] >= 0  # False: the window has no more
-        return self.masked(tokens, columns, is_selected, branch, replacement)
+        # Select the tokens with the largest draws in each window; excluded ones come last.
+        selection_draws = selection_draws.masked_fill(self.is_excluded(tokens), -1.0)
+        largest = selection_draws.sort(dim=1, descending=True, stable=True)
+        columns = largest.indices[:, :n_masked]  # [batch, n_masked]
+        is_selected = largest.values[:, :n_masked] >= 0  # False at excluded tokens
+        return self.masked(tokens, columns, is_selected, branch_draws, token_draws)
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        """Three uniform numbers per character, `[3, *shape]`: they decide about its selection, the
-        branch of its corruption, and the random token."""
+        """Three uniform numbers in [0, 1) per token, `[3, *shape]`: the first selects it, the
+        second decides between `[MASK]`, a random token and no change, and the third draws the
+        random token."""
         return torch.rand(
             (3, *shape), generator=self.generator, device=self.generator.device
         )
@@ -74,15 +76,15 @@ class Masker:
         tokens: torch.Tensor,
         columns: torch.Tensor,
         is_selected: torch.Tensor,
-        branch: torch.Tensor,
-        replacement: torch.Tensor,
+        branch_draws: torch.Tensor,
+        token_draws: torch.Tensor,
     ) -> Batch:
         """The batch with the tokens in `columns` `[batch, n_masked]` replaced where `is_selected`.
-        The numbers for the corruption, `branch` and `replacement`, are `[batch, seq_len]`."""
+        The draws for the corruption are `[batch, seq_len]`."""
         batch_size, seq_len = tokens.shape
         originals = tokens.gather(1, columns)
         corrupted = self.corruption(
-            originals, branch.gather(1, columns), replacement.gather(1, columns)
+            originals, branch_draws.gather(1, columns), token_draws.gather(1, columns)
         )
         corrupted = torch.where(is_selected, corrupted, originals)
         window_begins = torch.arange(
@@ -90,7 +92,7 @@ class Masker:
         )
         return Batch(
             inputs=tokens.scatter(1, columns, corrupted),
-            positions=columns + window_begins[:, None],
+            positions=columns + window_begins[:, None],  # indices into inputs.flatten()
             labels=torch.where(is_selected, originals, IGNORED_LABEL),
         )
 
@@ -103,5 +105,5 @@ class Masker:
 
 
 def n_masked_in(seq_len: int, masking_prob: float) -> int:
-    """The number of masked positions per window; at least one, or there would be nothing to learn."""
+    """The number of masked tokens per window; at least one, or there would be nothing to learn."""
     return max(1, round(masking_prob * seq_len))

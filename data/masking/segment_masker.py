@@ -52,9 +52,9 @@ class SegmentMasker(Masker):
         n_masked = n_masked_in(seq_len, masking_prob)
         units, weights = self.segmenter(offsets, self.generator, progress)
         if self.static_draws is None:
-            selection, branch, replacement = self.uniform(*offsets.shape)
+            selection_draws, branch_draws, token_draws = self.uniform(*offsets.shape)
         else:
-            selection, branch, replacement = self.static_draws[:, offsets]
+            selection_draws, branch_draws, token_draws = self.static_draws[:, offsets]
 
         # Select the columns whose units have the earliest random times in each window.
         selectable = ~self.is_excluded(tokens)
@@ -63,7 +63,7 @@ class SegmentMasker(Masker):
             units = units.long() * (seq_len + 1) + documents
             is_text = documents != 0
             selectable &= is_text
-        order, times = sampling_order(units, weights, selection, selectable)
+        order, times = sampling_order(units, weights, selection_draws, selectable)
         columns = order[:, :n_masked]
         is_selected = times[:, :n_masked].isfinite()
         if documents is not None:
@@ -72,8 +72,8 @@ class SegmentMasker(Masker):
             is_selected &= rank < (share * n_masked).round().clamp(min=1)
 
         if self.corrupt_units:
-            branch = branch.gather(1, first_columns(units))
-        batch = self.masked(tokens, columns, is_selected, branch, replacement)
+            branch_draws = branch_draws.gather(1, first_columns(units))
+        batch = self.masked(tokens, columns, is_selected, branch_draws, token_draws)
         return batch._replace(offsets=offsets.gather(1, columns))
 
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
