@@ -56,10 +56,10 @@ class ProcessorTime(Callback):
         self.began = 0.0
 
     def adjust(
-        self, trainer: Trainer, stage: Stage, factor: float
+        self, trainer: Trainer, stage: Stage, lr_share: float
     ) -> tuple[Stage, float]:
         self.began = time.process_time()
-        return stage, factor
+        return stage, lr_share
 
     def stepped(self, trainer: Trainer, stage: Stage) -> None:
         self.seconds += time.process_time() - self.began

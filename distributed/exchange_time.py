@@ -32,7 +32,7 @@ class ExchangeTime(Callback):
             pass
 
     def adjust(
-        self, trainer: Trainer, stage: Stage, factor: float
+        self, trainer: Trainer, stage: Stage, lr_share: float
     ) -> tuple[Stage, float]:
         self.n_steps += 1
         if self.n_steps == MEASURED_STEP:
@@ -42,7 +42,7 @@ class ExchangeTime(Callback):
             # PyTorch 2.11 warns of events that it drops, unless they accumulate
             self.profiler = profile(activities=activities, acc_events=True)
             self.profiler.start()
-        return stage, factor
+        return stage, lr_share
 
     def stepped(self, trainer: Trainer, stage: Stage) -> None:
         if self.n_steps == MEASURED_STEP:

@@ -9,7 +9,7 @@ from training.clock import TrainingClock
 from training.evaluation import Evaluator
 from training.objective import Sums
 from training.optimizers import learning_rate_of, set_learning_rate
-from training.schedule import Schedule, Stage, mean_rate, stage_at
+from training.schedule import Schedule, Stage, mean_masking_prob, stage_at
 from training.step import TrainingStep
 
 # copied into checkpoints
@@ -17,8 +17,8 @@ SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluat
 
 
 class Now(NamedTuple):
-    """Values that depend on a clock or a signal. With several processes, all use those of the first
-    one."""
+    """The values that depend on a clock or a signal. Several processes all use the values of the
+    first one."""
 
     progress: float  # the share of the budget that is spent
     must_stop: bool
@@ -37,6 +37,7 @@ class Trainer:
     ):
         self.training_step = training_step
         self.model = training_step.update.model
+        self.optimizers = training_step.update.optimizers
         self.schedule = schedule
         self.evaluator = evaluator
         self.clock = clock
@@ -47,11 +48,12 @@ class Trainer:
         self.step = 0
         self.chars = 0
         self.n_evaluations = 0
+        # with compilation, evaluations and saves; `clock.seconds` are those of training alone
         self.wall_seconds = 0.0
         self.best_loss = float("inf")
-        # since the last evaluation
+        # the position of the last evaluation, and the sums of the steps since then
         self.evaluated_at = self.position()
-        self.sums = Sums()
+        self.sums: Sums = {}
 
     def train(self) -> None:
         """Train until the last evaluation, at the end of the budget, or until a signal sets
@@ -59,21 +61,21 @@ class Trainer:
         self.began = time.monotonic() - self.wall_seconds
         self.last_save = time.monotonic()
         for callback in self.callbacks:
-            callback.begin(self)  # torch.compile runs here, before the clock starts
+            callback.begin(self)  # one of them compiles the step
         self.model.train()
         self.clock.start()
         now = self.now()
 
         while self.n_evaluations < self.schedule.evaluations and not now.must_stop:
-            # window length and masking rate, and the learning rate as a share of its peak
+            # find the window length, the masking rate and the learning rate of this step
             stage = stage_at(self.schedule.stages, now.progress, self.step)
-            factor = self.schedule.learning_rate_at(now.progress)
+            lr_share = self.schedule.learning_rate_at(now.progress)  # of the peak
             for callback in self.callbacks:
-                # by hand on the dashboard, for example
-                stage, factor = callback.adjust(self, stage, factor)
-            set_learning_rate(self.training_step.update.optimizers, factor)
+                # the dashboard's knobs change them, for example
+                stage, lr_share = callback.adjust(self, stage, lr_share)
+            set_learning_rate(self.optimizers, lr_share)
 
-            # draw batches, and change the weights
+            # draw batches, and change the weights; only evaluations read the sums
             sums = self.training_step(stage, now.progress)
             for name, value in sums.items():
                 self.sums[name] = self.sums.get(name, 0) + value
@@ -100,23 +102,21 @@ class Trainer:
     def evaluate(self, stage: Stage, progress: float) -> None:
         """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record
         it (`evaluated`)."""
-        # after a long step several may be due, of which one is done
+        # If a long step makes several due, this one counts for all of them.
         self.n_evaluations = self.schedule.evaluations_due(progress)
         self.wall_seconds = time.monotonic() - self.began
         facts = {
             **self.position(),
             "wall_seconds": round(self.wall_seconds, 3),
             "seq_len": stage.seq_len,
-            "masking_prob": mean_rate(
-                self.schedule.stages, stage
-            ),  # rates may alternate
-            "learning_rate": learning_rate_of(self.training_step.update.optimizers),
+            "masking_prob": mean_masking_prob(self.schedule.stages, stage),
+            "learning_rate": learning_rate_of(self.optimizers),
         }
         row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
         for callback in self.callbacks:
             callback.measured(self, row, evaluation)
 
-        # the any-order bound, which a callback adds if masking rates alternate
+        # a callback adds loss.bound, over all masking rates, if the steps alternate between several
         loss = row.get("loss.bound", row["loss.valid"])
         best_weights = self.model.state_dict() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)

@@ -64,12 +64,12 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     return gradients
 
 
-def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
-    """Set every learning rate to `factor` times its peak."""
+def set_learning_rate(optimizers: Sequence[Optimizer], lr_share: float) -> None:
+    """Set every learning rate to `lr_share` times its peak."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group.setdefault("peak_lr", group["lr"])
-            group["lr"] = group["peak_lr"] * factor
+            group["lr"] = group["peak_lr"] * lr_share
 
 
 def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:

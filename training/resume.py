@@ -65,7 +65,7 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
 
     try:  # without communication, whose errors are others
         put_state(trainer, checkpoint.state)
-        for optimizer in trainer.training_step.update.optimizers:
+        for optimizer in trainer.optimizers:
             check_shapes(optimizer)
     # nested content is wrong
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:

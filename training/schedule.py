@@ -40,8 +40,8 @@ def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
     return row[step % len(row)]
 
 
-def mean_rate(stages: Sequence[Stage], stage: Stage) -> float:
-    """The mean masking rate of the row of a stage."""
+def mean_masking_prob(stages: Sequence[Stage], stage: Stage) -> float:
+    """The mean masking rate of the row of a stage, over which its steps cycle."""
     rates = [each.masking_prob for each in stages if each.until == stage.until]
     return sum(rates) / len(rates)
 
@@ -89,5 +89,5 @@ class Schedule:
         return 1.0
 
     def evaluations_due(self, progress: float) -> int:
-        """The number of evaluations up to `progress`."""
+        """The number of evaluations that are due up to `progress`, done or not."""
         return int(progress * self.evaluations + 1e-9)

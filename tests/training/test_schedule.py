@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from training.schedule import Schedule, Stage, mean_rate, stage_at
+from training.schedule import Schedule, Stage, mean_masking_prob, stage_at
 
 STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
 
@@ -30,7 +30,7 @@ def test_the_steps_of_a_row_cycle_through_its_masking_rates():
 
     assert taken == [0, 1, 2, 0, 1]
     assert stage_at(stages, 0.5, 4) is stage_at(stages, 1.0, 4) is stages[3]
-    assert mean_rate(stages, stages[1]) == pytest.approx(0.5)
+    assert mean_masking_prob(stages, stages[1]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

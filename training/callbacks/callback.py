@@ -23,11 +23,11 @@ class Callback:
         """Before the first step; the clock does not run yet."""
 
     def adjust(
-        self, trainer: "Trainer", stage: Stage, factor: float
+        self, trainer: "Trainer", stage: Stage, lr_share: float
     ) -> tuple[Stage, float]:
         """Before each step: returns its stage, and its learning rate as a share of the peak,
         changed or not."""
-        return stage, factor
+        return stage, lr_share
 
     def stepped(self, trainer: "Trainer", stage: Stage) -> None:
         """After each step."""

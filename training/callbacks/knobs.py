@@ -27,7 +27,7 @@ class KnobPanel(Callback):
         self.is_changed_by_hand = False
 
     def adjust(
-        self, trainer: Trainer, stage: Stage, factor: float
+        self, trainer: Trainer, stage: Stage, lr_share: float
     ) -> tuple[Stage, float]:
         requested = self.request(trainer)
         if requested is not None and requested != self.requested:
@@ -39,7 +39,7 @@ class KnobPanel(Callback):
 
         if self.knobs.masking_prob is not None:
             stage = replace(stage, masking_prob=self.knobs.masking_prob)
-        return stage, factor * self.knobs.learning_rate_factor
+        return stage, lr_share * self.knobs.learning_rate_factor
 
     def request(self, trainer: Trainer) -> Request:
         return self.wanted() if self.wanted else None
