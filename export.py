@@ -18,6 +18,7 @@ from typing import Any
 
 from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import run_parser, run_script
+from configs.hugging_face import ARCHITECTURE
 from configs.keys import ConfigError
 from data.tasks.task import LABELS, NUMBER, PAIR, WORDS
 from runs.find import find_run
@@ -88,7 +89,10 @@ def to_hugging_face(trained: Trained, folder: Path) -> None:
     # transformers imports torchvision if it is installed; the one that labml_nn installs needs
     # torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
-    from trained.hugging_face import export
+    if trained.values["model.architecture"] == ARCHITECTURE:
+        from trained.hugging_face_checkpoint import export_checkpoint as export
+    else:
+        from trained.hugging_face import export
 
     export(trained, folder)
 

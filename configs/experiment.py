@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import BaseConfigs, option
 
-from configs import annotated, strategies  # noqa: F401, they register options
+from configs import annotated, hugging_face, strategies  # noqa: F401, they register options
 from configs.branch import Branch, derived_seed, is_reference, is_sharded
 from configs.data import DataConfigs
 from configs.keys import Key

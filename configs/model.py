@@ -45,6 +45,10 @@ class ModelConfigs(Branch):
         Key("share of the n-grams that are left out in training", low=0, high=0.99),
     ] = 0.0
 
+    trust_remote_code: Annotated[
+        bool, Key("run the code that a checkpoint of Hugging Face brings")
+    ] = False
+
     n_tokens: int
     ngram_embedding: "NgramEmbedding | None"
 
@@ -87,6 +91,11 @@ def modern(c: ModelConfigs) -> "nn.Module":
 @option(ModelConfigs.ngram_embedding)
 def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":
     """The n-gram embeddings that the keys ask for, for any architecture."""
+    return ngrams_of(c, c.d_model)
+
+
+def ngrams_of(c: ModelConfigs, d_model: int) -> "NgramEmbedding | None":
+    """N-gram embeddings of `d_model` numbers."""
     from model.ngrams import NGRAMS, NgramEmbedding
 
     ngrams = [ngram for ngram in NGRAMS if len(ngram) <= c.ngrams]
@@ -94,7 +103,7 @@ def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":
         return None
     return NgramEmbedding(
         n_tokens=c.n_tokens,
-        d_model=c.d_model,
+        d_model=d_model,
         ngrams=ngrams,
         n_rows=c.ngram_rows,
         n_parts=c.ngram_parts,

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from configs import hugging_face
 from configs.branch import derived_seed
 from configs.callbacks import callbacks_of
 from configs.command_line.command import OWN_CODE, Command, parse
@@ -126,6 +127,9 @@ class Session:
     def _prepare(self, command: Command, data: Any) -> None:
         if command.resumed:
             values = with_originals(command.values, OWN_CODE, self.run)
+            values |= {
+                key: self.run.config()[key] for key in hugging_face.kept_keys(self.run)
+            }
             resume(self.run, self.trainer, values, data.loaded)
         else:
             begin(
@@ -139,6 +143,7 @@ class Session:
             if command.plan:
                 self.run.save_plan(command.plan)
         keep(self.run, command.values, OWN_CODE)
+        hugging_face.keep(self.run, command.values)
 
     def is_finished(self) -> bool:
         """Whether the last evaluation, at the end of the budget, is done."""

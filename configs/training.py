@@ -65,7 +65,8 @@ class TrainingConfigs(Branch):
     """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
     max_steps: Annotated[
-        int | None, Key("stop after this many steps", low=1, resume=True)
+        int | None,
+        Key("stop after this many steps; 0: keep the weights", low=0, resume=True),
     ] = None
     max_chars: Annotated[
         int | None,

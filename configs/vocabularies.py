@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from configs.branch import is_reference
+from configs.hugging_face import ARCHITECTURE, checkpoint_of
 from data.tokens import CHARACTERS
 from data.tokens.choose import vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
@@ -24,4 +25,6 @@ def other_vocabulary(
         from configs.own_code import own_vocabulary
 
         return own_vocabulary(c.tokens, special_tokens)
+    if c.root().value_of("model.architecture") == ARCHITECTURE:
+        special_tokens = tuple(checkpoint_of(c.root()).special_rows)
     return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)

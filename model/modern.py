@@ -63,14 +63,21 @@ def select(x: Tensor, positions: Tensor | None) -> Tensor:
 
 
 def mix(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    scale: float | None = None,  # of the products; None: d_head^-0.5
 ) -> Tensor:
     """Scaled dot-product attention. Autocast on CPUs skips it: PyTorch's gradient is ten times
     slower in bfloat16."""
     if torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
-            return mix(query.float(), key.float(), value.float(), mask, dropout)
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
+            return mix(query.float(), key.float(), value.float(), mask, dropout, scale)
+    return F.scaled_dot_product_attention(
+        query, key, value, mask, dropout_p=dropout, scale=scale
+    )
 
 
 class Attention(nn.Module):
@@ -186,6 +193,7 @@ class ModernEncoder(nn.Module):
         """`n_heads` divides `d_model` into heads of an even size. `ngrams` adds vectors to the
         tokens'."""
         super().__init__()
+        self.d_model = d_model
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)
         self.embedding_norm = norm(d_model)
@@ -227,6 +235,10 @@ class ModernEncoder(nn.Module):
         for layer in earlier:
             x = layer(x, rotary, mask=mask)
         return self.final_norm(last(x, rotary, positions, last_mask))
+
+    def at_tokens(self, x: Tensor, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The vectors of the tokens `inputs` among those of a layer: here, all."""
+        return x
 
     def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len,

@@ -45,7 +45,8 @@ class Classifier(nn.Module):
         self.kind = kind
         self.longest = longest
         self.n_layers = len(model.encoder.layers) + 1
-        n_tokens, self.d_model = model.encoder.embedding.weight.shape
+        n_tokens = len(model.encoder.embedding.weight)
+        self.d_model = model.encoder.d_model
         self.reads_surprise = n_tokens <= LARGEST_ALPHABET
         self.reads_expected = kind in OF_TOKENS and self.reads_surprise
         self.n_features = self.n_layers * self.d_model  # of a character
@@ -64,9 +65,11 @@ class Classifier(nn.Module):
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS *
         n_features]`."""
-        with recorded_inputs(self.model.encoder.layers) as calls:
-            last = self.model.encoder(ids, attention_mask=mask)
-        x = torch.cat([*(arguments[0] for arguments in calls), last], -1)
+        encoder = self.model.encoder
+        with recorded_inputs(encoder.layers) as calls:
+            last = encoder(ids, attention_mask=mask)
+        layers = [encoder.at_tokens(x, ids, mask) for x, *_ in calls]
+        x = torch.cat([*layers, last], -1)
         if self.reads_surprise:
             expected = self.model.predict(last).log_softmax(-1)
             x = torch.cat([x, -expected.gather(-1, ids.unsqueeze(-1))], -1)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from configs.command_line.command import SETTINGS, Command, config_of
+from configs.hugging_face import PREFIX
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
 from data.tokens import SUBWORDS
@@ -23,9 +24,14 @@ MAY_DIFFER = {"model.dropout", "model.ngram_dropout"}
 def copy_initial_weights(
     model: nn.Module, vocabulary: Vocabulary, command: Command
 ) -> None:
-    """Copy the weights of the run that the key `initial_weights` names, if it names one."""
+    """Copy the weights of the run, or the checkpoint, that the key `initial_weights` names, if it
+    names one."""
     initial = command.values["initial_weights"]
-    if initial:
+    if initial.startswith(PREFIX):
+        from trained.hugging_face_checkpoint import copy_checkpoint
+
+        copy_checkpoint(model, vocabulary, command.values)
+    elif initial:
         run = find_run(initial, command.logs)
         copy_weights(model, vocabulary, command.values, run)
 

@@ -48,8 +48,10 @@ class Trained:
 
     @property
     def encoder(self) -> Any:
-        """The encoder of the model. Raises ConfigError if the model is not a MaskedLanguageModel."""
-        if type(self.model) is not MaskedLanguageModel:
+        """The encoder of the model. Raises ConfigError if the model is not a MaskedLanguageModel,
+        or one of pairs."""
+        is_of_pairs = hasattr(self.model, "forward_pairs")
+        if is_of_pairs or not isinstance(self.model, MaskedLanguageModel):
             architecture = self.values["model.architecture"]
             raise ConfigError(
                 f"model.architecture={architecture}: only modern without objective.nsp and"

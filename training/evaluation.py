@@ -2,6 +2,7 @@
 token."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,7 +169,8 @@ class Evaluator:
         )
         chars = facts["chars"] - before["chars"]
         seconds = facts["seconds"] - before["seconds"]
-        totals = {name: float(total) for name, total in sums.items()}
+        totals = defaultdict(float)  # empty without steps
+        totals |= {name: float(total) for name, total in sums.items()}
         n_labels = totals["n_labels"] or math.nan  # nan: no step had labels
         n_steps = totals["n_steps"] or math.nan
         row = {

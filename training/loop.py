@@ -75,14 +75,9 @@ class Trainer:
                 stage, lr_share = callback.adjust(self, stage, lr_share)
             set_learning_rate(self.optimizers, lr_share)
 
-            # draw batches, and change the weights; only evaluations read the sums
-            sums = self.training_step(stage, now.progress)
-            for name, value in sums.items():
-                self.sums[name] = self.sums.get(name, 0) + value
-            self.step += 1
-            self.chars += self.training_step.chars_per_step
-            for callback in self.callbacks:
-                callback.stepped(self, stage)
+            # draw batches, and change the weights; with a budget of 0 steps, they stay
+            if now.progress < 1:
+                self.take_step(stage, now.progress)
 
             # evaluate and save, if that is due
             now = self.now()
@@ -98,6 +93,16 @@ class Trainer:
         self.save(is_last=True)
         for callback in self.callbacks:
             callback.end(self)
+
+    def take_step(self, stage: Stage, progress: float) -> None:
+        """Change the weights once; only evaluations read the sums."""
+        sums = self.training_step(stage, progress)
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0) + value
+        self.step += 1
+        self.chars += self.training_step.chars_per_step
+        for callback in self.callbacks:
+            callback.stepped(self, stage)
 
     def evaluate(self, stage: Stage, progress: float) -> None:
         """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record

@@ -64,15 +64,19 @@ class Schedule:
     seconds_per_checkpoint: float
 
     def progress(self, *, step: int, chars: int, seconds: float) -> float:
-        """The share of the budget that is spent: the largest share of any limit, at most 1."""
+        """The share of the budget that is spent: the largest share of any limit, at most 1. Of a
+        limit of 0, all is."""
         spent = (
             (step, self.max_steps),
             (chars, self.max_chars),
             (seconds, self.max_seconds),
         )
-        return min(
-            1.0, max(value / limit for value, limit in spent if limit is not None)
-        )
+        shares = [
+            value / limit if limit else 1.0
+            for value, limit in spent
+            if limit is not None
+        ]
+        return min(1.0, max(shares))
 
     def learning_rate_at(self, progress: float) -> float:
         """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to

@@ -18,6 +18,7 @@ from configs.command_line.program import OneLineParser
 from configs.command_line.scripts import number
 from configs.command_line.strict_yaml import parse_yaml
 from configs.experiment import Configs
+from configs.hugging_face import PREFIX, initial_keys, kept_keys
 from configs.keys import (
     ConfigError,
     Setting,
@@ -95,7 +96,12 @@ def _parser(epilog: str) -> OneLineParser:
             "RUN",
             "continue a run: a folder, a uuid, the start of one, or last",
         ),
-        ("--init-from", "RUN", "start from the config and the best weights of a run"),
+        (
+            "--init-from",
+            "RUN",
+            "start from the config and the best weights of a run, or from hf:FOLDER, a checkpoint of"
+            " Hugging Face",
+        ),
     ):
         base.add_argument(option, metavar=value, help=text)
     seeds = "train N runs, with seed, seed + 1, ..."
@@ -168,7 +174,13 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
 
 
 def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
-    """Start a run with the config, the best weights and the characters of another one."""
+    """Start a run with the config, the best weights and the characters of another one, or with a
+    checkpoint of Hugging Face."""
+    if name.startswith(PREFIX):
+        keys = initial_keys(name.removeprefix(PREFIX), overridden)
+        values = read_tokens(resolve(keys, overridden))
+        source = f"init-from {name}: its weights and its tokens"
+        return Command(values, overridden, source, logs_folder(values["logs"]), n_seeds)
     logs = logs_folder(overridden.get("logs", "logs"))
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
@@ -300,7 +312,8 @@ def config_of(run: RunFolder, say: Callable[[str], None] = to_stderr) -> dict[st
 
     `say` gets a line for each copy that is used. Raises ConfigError.
     """
-    return unchanged_or_copied(read_config(run.config_path), OWN_CODE, run, say)
+    config = read_config(run.config_path) | kept_keys(run)
+    return unchanged_or_copied(config, OWN_CODE, run, say)
 
 
 def resolve(

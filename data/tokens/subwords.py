@@ -151,19 +151,13 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     not a tokenizer.
     """
     model = dict(content["model"])
-    unknown = model.get("unk_token")
+    unknown = unknown_of(model)
     is_unigram = isinstance(model["vocab"], list)  # of [token, score], not {token: id}
-    if is_unigram:
-        id_of = {token: i for i, (token, _) in enumerate(model["vocab"])}
-        if model.get("unk_id") is not None:
-            unknown = model["vocab"][model["unk_id"]][0]
-    else:
-        id_of = dict(model["vocab"])
 
     check_merges(model)
+    id_of = ids_of(content)
     special = SPECIAL | {unknown}
     for token in content["added_tokens"]:
-        id_of[token["content"]] = token["id"]
         if token["special"]:
             special.add(token["content"])
 
@@ -195,6 +189,22 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     ]
     removed = dict.fromkeys(("post_processor", "truncation", "padding"))
     return {**content, "model": model, "added_tokens": added, **removed}
+
+
+def unknown_of(model: Mapping[str, Any]) -> str | None:
+    """The token for all that the model of a tokenizer.json does not know."""
+    if model.get("unk_id") is not None:
+        return model["vocab"][model["unk_id"]][0]
+    return model.get("unk_token")
+
+
+def ids_of(content: Mapping[str, Any]) -> dict[str, int]:
+    """The id of each token in a tokenizer.json."""
+    vocab = content["model"]["vocab"]
+    if isinstance(vocab, list):
+        vocab = {token: i for i, (token, _) in enumerate(vocab)}
+    added = {token["content"]: token["id"] for token in content["added_tokens"]}
+    return {**vocab, **added}
 
 
 def split_merge(merge: str | list[str]) -> list[str]:

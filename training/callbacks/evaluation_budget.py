@@ -99,7 +99,7 @@ class EvaluationBudget(Callback):
         validation = trainer.evaluator.validation
         if schedule.max_seconds and by_time_only(schedule):
             return int(SHARE * schedule.max_seconds / max(per_window, 1e-9))
-        if validation.attention_mask is None:
+        if validation.attention_mask is None or schedule.max_steps == 0:
             return validation.n_windows
         per_step = trainer.training_step.chars_per_step
         budgets = [schedule.max_chars, (schedule.max_steps or 0) * per_step]

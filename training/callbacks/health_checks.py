@@ -102,7 +102,8 @@ class HealthChecks(Callback):
         check_skipped_steps(
             trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"]
         )
-        check_row(row, self.masked_by)
+        if row["step"]:  # nothing is known of a training of 0 steps
+            check_row(row, self.masked_by)
 
     def evaluated(self, trainer: "Trainer", row: Row, best: Weights | None) -> None:
         self.n_near_unigram += 1

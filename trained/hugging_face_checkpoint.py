@@ -1,0 +1,119 @@
+"""Weights of Hugging Face's checkpoints: into a new run, and back from a trained one.
+
+Folio's ids have another order than the checkpoint's, so the rows of the embedding and of the
+decoder change places. Everything else stays as it is.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from configs.hugging_face import KEPT, PREFIX, Checkpoint
+from configs.keys import ConfigError
+from data.vocabulary import Vocabulary
+from runs.files import write_atomically
+from trained.load import Trained
+from trained.model_card import card
+from training.evaluation import evaluating
+
+TOLERANCE = 2e-5  # of logits, as a share of the largest
+NO_HEAD = "the checkpoint has no head for masked tokens: a new one, tied to its embedding, is trained"
+
+
+@torch.no_grad()
+def copy_checkpoint(
+    model: Any, vocabulary: Vocabulary, values: Mapping[str, Any]
+) -> None:
+    """Copy the weights of the checkpoint that the keys of a new run name into its model.
+
+    Raises ConfigError if the encoder lacks weights, or if transformers computes other logits with
+    them.
+    """
+    folder = Path(values["initial_weights"].removeprefix(PREFIX))
+    checkpoint = Checkpoint(folder, values["model.trust_remote_code"])
+    with torch.random.fork_rng([]):
+        torch.manual_seed(values["seed"])  # of a new head
+        source, info = checkpoint.load(
+            "AutoModelForMaskedLM", output_loading_info=True, dtype=torch.float32
+        )
+    source.eval()
+    missing = sorted(info["missing_keys"])
+    if any(name.startswith(source.base_model_prefix + ".") for name in missing):
+        raise ConfigError(f"{PREFIX}{folder}: the weights of {missing[0]} are missing")
+    if missing:
+        print(NO_HEAD, flush=True)
+    rows = torch.tensor(checkpoint.rows(vocabulary))
+    state = model.state_dict()
+    for own, weight, has_rows in renamed(source, model):
+        state[own].copy_(weight[rows] if has_rows else weight)
+    check_same(model, source, rows, vocabulary.n_ordinary)
+
+
+def renamed(source: Any, model: Any) -> Iterator[tuple[str, Tensor, bool]]:
+    """The weights of a model of transformers with Folio's names, and whether they have a row per
+    token; tied ones once."""
+    prefix = f"{source.base_model_prefix}."
+    embedding = source.get_input_embeddings().weight
+    copies = model.copies()
+    for name, weight in source.state_dict(keep_vars=True).items():
+        own = f"head.{name}"
+        if name.startswith(prefix):
+            own = f"encoder.base.{name.removeprefix(prefix)}"
+        is_of_tokens = weight is embedding or own.startswith("head.")
+        if own not in copies:
+            yield own, weight, is_of_tokens and len(weight) == len(embedding)
+
+
+def check_same(model: Any, source: Any, rows: Tensor, n_ordinary: int) -> None:
+    """Raise ConfigError unless a model has the logits of transformers' model `source`, for
+    documents alone and for several in a window."""
+    device = next(model.parameters()).device
+    special = model.encoder.arrangement.special
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(n_ordinary, (1, 12), generator=generator)
+    documents = torch.tensor([[1] * 5 + [2] * 7], device=device)
+    expected = []
+    for part in (ids, ids[:, :5], ids[:, 5:]):
+        around = torch.tensor([[special.cls, *part[0].tolist(), special.sep]])
+        expected.append(source(rows[around]).logits[0, 1:-1, rows])
+    with evaluating(model, device):
+        alone = model(ids.to(device)).cpu()
+        packed = model(ids.to(device), attention_mask=documents).cpu()
+    difference = torch.cat([alone, packed]) - torch.cat(expected)
+    share = difference.abs().max() / expected[0].abs().max()
+    if not share <= TOLERANCE:  # nan is not
+        raise ConfigError(
+            f"{type(source).__name__} cannot be used here: its logits differ by {share:.0e}"
+        )
+
+
+@torch.no_grad()
+def export_checkpoint(trained: Trained, folder: Path) -> None:
+    """Write a folder that transformers opens without code of Folio's: the class, the tokenizer and
+    the tokens of the checkpoint that the run began with, and the run's weights.
+
+    Raises ConfigError if the run has n-grams, which the class has not.
+    """
+    if trained.encoder.ngrams is not None:
+        raise ConfigError("model.ngrams: no class of transformers has n-grams")
+    kept = Path(trained.values["data.tokens"])
+    trusts = trained.values["model.trust_remote_code"]
+    checkpoint = Checkpoint(kept, trusts)
+    target: Any = checkpoint.untrained()
+    rows = torch.tensor(checkpoint.rows(trained.vocabulary))
+    weights = trained.model.state_dict()
+    for own, weight, has_rows in renamed(target, trained.model):
+        weight[rows if has_rows else slice(None)] = weights[own]
+    target.save_pretrained(folder)
+    for pattern in KEPT:
+        for path in kept.glob(pattern):
+            if not (folder / path.name).exists():
+                shutil.copy(path, folder)
+    write_atomically(folder / "README.md", card(trained).encode())
+    exported = Checkpoint(folder, trusts).load("AutoModelForMaskedLM").eval()
+    n_ordinary = trained.vocabulary.n_ordinary
+    check_same(trained.model, exported, rows, n_ordinary)
