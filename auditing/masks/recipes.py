@@ -82,9 +82,12 @@ class Structure:
         self.counts = table.per_window(selected)  # [n_windows] labels per window
         # every window has the same number of labels
         self.is_fixed = bool(self.counts.var() < 1e-9)
-        # The variance of the counts if positions were independent.
-        variance = self.rate.value * (1 - self.rate.value)
-        self.independent_variance = variance * table.per_window(table.eligible).mean()
+        # The variance of the counts if positions were independent: within windows of a length, and
+        # between lengths.
+        rate = self.rate.value
+        lengths = table.per_window(table.eligible)
+        within = rate * (1 - rate) * lengths.mean()
+        self.independent_variance = within + rate**2 * lengths.var()
 
         dependences = {}
         for pair in pairs:

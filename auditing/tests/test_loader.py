@@ -398,6 +398,12 @@ def test_batches_that_were_masked_once_are_static(make):
     assert "static-masks" in found["differs"]
 
 
+def test_independent_masks_of_texts_of_different_lengths_are_as_varied_as_expected():
+    (counts,) = [each for each in audited(loader()) if each.name == "labels per window"]
+    ratio = float(counts.evidence.removeprefix("variance ratio "))
+    assert ratio == pytest.approx(1, abs=0.15)
+
+
 def test_few_batches_are_not_said_to_be_independent():
     found = {each.name: each.found for each in audited(prepared(160))}
     assert (
