@@ -211,9 +211,10 @@ def shown_row(row: Row) -> list[tuple[str, Any]]:
         if name in row:
             scores.append(f"{name} {row[name]:.1%}  ")
 
+    unit = "tokens" if "loss.valid_per_character" in row else "chars"
     training = (
         f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
-        f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s"
+        f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} {unit}/s"
     )
     return [
         (f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  loss.valid ", None),

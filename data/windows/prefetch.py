@@ -1,8 +1,10 @@
 """Draws the windows of a text on the disk. A thread may draw those of the next step while the
 device computes."""
 
+import contextlib
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,10 +12,16 @@ from torch.utils._pytree import tree_map_only
 
 from data.windows import WindowBatch, Windows
 
+SCHEDULING = Path("/proc/thread-self/schedstat")  # of Linux
+
 
 def idle_time() -> float:
-    """Seconds for which this thread has not computed; only differences have a meaning."""
-    return time.perf_counter() - time.thread_time()
+    """Seconds for which this thread has neither computed nor waited for a busy processor; only
+    differences have a meaning."""
+    nanoseconds = 0
+    with contextlib.suppress(OSError):  # another system
+        nanoseconds = int(SCHEDULING.read_bytes().split()[1])
+    return time.perf_counter() - time.thread_time() - nanoseconds / 1e9
 
 
 class Prefetched:

@@ -1,5 +1,7 @@
 """Compares a run with its reference losses."""
 
+import math
+
 from data.protocol import evenly_spaced
 from data.references.process import References
 from runs.curves import save_curves
@@ -21,6 +23,7 @@ class ReferenceLosses(Callback):
         self.references = references
         # whether all losses were known at the last announcement
         self.announced: bool | None = None
+        self.last_loss = math.inf  # of the last evaluation
 
     def begin(self, trainer: Trainer) -> None:
         self._announce(trainer)
@@ -38,10 +41,17 @@ class ReferenceLosses(Callback):
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         self._announce(trainer)
+        self.last_loss = row["loss.valid"]
 
     def end(self, trainer: Trainer) -> None:
         if trainer.progress() >= 1:
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
+            counting = self.references.losses.get("counting", math.inf)
+            if self.last_loss > counting:
+                trainer.report(
+                    f"loss.valid {self.last_loss:.2f} is above counting ({counting:.2f}): train longer,"
+                    " because counting neighbors predicts this text better than the run"
+                )
         with reporting_os_errors(trainer.report, self.run.curves_path.name):
             save_curves(
                 self.run.curves_path,
