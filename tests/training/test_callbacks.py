@@ -16,7 +16,11 @@ from training.callbacks import threads
 from training.callbacks.knobs import KnobPanel
 from training.callbacks.recorder import Recorder
 from training.callbacks.samples import sample
-from training.callbacks.threads import ThreadChoice, seconds_per_gradient
+from training.callbacks.threads import (
+    ThreadChoice,
+    seconds_by_threads,
+    seconds_per_gradient,
+)
 from training.checkpoint import Content, load_checkpoint, load_last
 from training.schedule import Stage
 
@@ -255,6 +259,17 @@ def test_measuring_the_threads_trains_nothing_and_draws_nothing(
     assert torch.equal(weights(configs), before)
     assert str(configs.step.state_dict()) == state
     assert all(parameter.grad is None for parameter in configs.network.parameters())
+
+
+@pytest.mark.parametrize(("enough_seconds", "n_calls"), [(1e9, 12), (1e-9, 4)])
+def test_slow_calls_are_timed_in_fewer_turns(
+    two_threads, monkeypatch, enough_seconds, n_calls
+):
+    monkeypatch.setattr(threads, "ENOUGH_SECONDS", enough_seconds)
+    calls = []
+    seconds_by_threads(lambda: calls.append(torch.get_num_threads()), (2, 1))
+
+    assert calls == [2, 1] * (n_calls // 2)
 
 
 def test_a_clearly_faster_number_of_threads_is_taken(

@@ -14,6 +14,7 @@ from training.schedule import Stage, stage_at
 from training.step import TrainingStep
 
 TURNS = 5
+ENOUGH_SECONDS = 1.0  # of calls; slow ones take fewer turns
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
 
 
@@ -75,13 +76,19 @@ def seconds_by_threads(
     call: Callable[[], Any], numbers: Sequence[int]
 ) -> dict[int, float]:
     """The mean time of a call with each number of threads, which take turns."""
-    seconds = dict.fromkeys(numbers, 0.0)
-    for turn in range(TURNS + 1):
-        for n_threads in numbers:
-            torch.set_num_threads(n_threads)
-            began = time.perf_counter()
-            call()
-            if turn > 0:  # the first one starts threads
-                seconds[n_threads] += (time.perf_counter() - began) / TURNS
 
-    return seconds
+    def timed(n_threads: int) -> float:
+        torch.set_num_threads(n_threads)
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    for n_threads in numbers:
+        timed(n_threads)  # starts threads
+    totals = dict.fromkeys(numbers, 0.0)
+    n_turns = 0
+    while n_turns < TURNS and sum(totals.values()) < ENOUGH_SECONDS:
+        n_turns += 1
+        for n_threads in numbers:
+            totals[n_threads] += timed(n_threads)
+    return {n_threads: total / n_turns for n_threads, total in totals.items()}
