@@ -50,7 +50,7 @@ class EvaluationBudget(Callback):
         )
         self.promised = per_window * self.n_windows
         n = trainer.schedule.evaluations - trainer.n_evaluations
-        line = f"{n} evaluations take about {self.promised:,.1f} s in all"
+        line = f"evaluations ({n}) take about {self.promised:,.1f} s in all"
         max_seconds = trainer.schedule.max_seconds
         if max_seconds and by_time_only(trainer.schedule):
             total = max_seconds - trainer.clock.seconds + self.promised
