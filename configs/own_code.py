@@ -182,8 +182,9 @@ def own_batches(c: Any, objective: MaskedObjective) -> BatchSource:
             own.check_signature(getattr(source, method), n_arguments, method)
         before = deepcopy(source.state_dict())
         batch = source.draw(*shape, stage.masking_prob, 0.0)
-        source.load_state_dict(before)
         check_batch(batch, *shape, c.data.vocabulary.n_tokens)
+    with naming_the_line(f"{own}: load_state_dict must take what state_dict returned"):
+        source.load_state_dict(before)
     with (
         naming_the_line(f"{own}: the model cannot be trained on its batches"),
         evaluating(c.network, c.torch_device),

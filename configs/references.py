@@ -109,7 +109,7 @@ class OwnCode:
         except TypeError as error:
             name = name or self.name
             raise self.error(
-                f"{name} must take {n_arguments} argument(s): {error}"
+                f"{name} is called with {n_arguments} argument(s): {error}"
             ) from error
 
     def check_type(self, value: Any, kind: Any, name: str) -> None:
@@ -123,7 +123,7 @@ class OwnCode:
         """Call the user's code, which must return tensors of these shapes; returns the tensors."""
         with naming_the_line(f"{self}: {contract}, but raises"):
             tensors = function()
-            returned = [list(tensor.shape) for tensor in tensors]
+            returned = [_shape(tensor) for tensor in tensors]
         if returned != list(shapes):
             raise self.error(f"{contract}, not {', '.join(map(str, returned))}")
         return tensors
@@ -133,6 +133,11 @@ class OwnCode:
 
     def __str__(self) -> str:
         return f"{self.key}={self.path}:{self.name}"
+
+
+def _shape(value: Any) -> Any:
+    """The shape of a tensor, or else the name of the value's type."""
+    return list(value.shape) if hasattr(value, "shape") else type(value).__name__
 
 
 def load(key: str, reference: str) -> OwnCode:

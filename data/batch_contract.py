@@ -32,7 +32,8 @@ class BatchSource(Protocol):
 
 def check_batch(batch: Batch, batch_size: int, seq_len: int, n_tokens: int) -> None:
     """Raise ValueError, with a message of one line, unless a batch keeps the contract."""
-    _expect(isinstance(batch, Batch), "it must return a data.batch.Batch")
+    kind = type(batch).__name__
+    _expect(isinstance(batch, Batch), f"it must be a data.batch.Batch, not {kind}")
     shape = (batch_size, seq_len)
     _expect(
         batch.inputs.shape == shape,

@@ -258,7 +258,7 @@ WRONG = [
     ("own = 5", MODEL_KEY, "my.py:own: it must be a function or a class, not int"),
     ("\n\ndef own(:", MODEL_KEY, "my.py, line 3: SyntaxError"),
     ("import nothing_of_this_name", CALLBACK, "my.py, line 1: ModuleNotFoundError"),
-    ("def own(): pass", MODEL_KEY, "must take 1 argument"),
+    ("def own(): pass", MODEL_KEY, "is called with 1 argument"),
     ("def own(c):\n    return 1 / 0", MODEL_KEY, "my.py, line 2: ZeroDivision"),
     ("def own(c): return 3", MODEL_KEY, "must return a torch.nn.Module, not int"),
     ("def own(c): return c.dmodel", MODEL_KEY, "did you mean d_model?"),
@@ -275,8 +275,10 @@ WRONG = [
         "must return a Segmenter, not int",
     ),
     ("def own(x, y): return x.mean()", LOSS, "it must return losses [5], not []"),
+    ("def own(x, y): return y.tolist()", LOSS, "must return losses [5], not list"),
     ("def own(x, y): return y * 1.0", LOSS, "its losses have no gradient"),
-    ("def own(x): return x", LOSS, "must take 2 argument"),
+    ("class own:\n    def __init__(self, gamma): pass", LOSS, "called with 0 argument"),
+    ("def own(x): return x", LOSS, "is called with 2 argument"),
     (
         "class own:\n    def encode(self, text): pass",
         "data.tokens=my.py:own",
@@ -286,14 +288,14 @@ WRONG = [
     ("def own(): yield 5", CORPUS, "document 1 is not a string"),
     ("own = iter('ab')", CORPUS, "must be a function or a class, not str_"),
     ("def own(c): yield 5", BATCHES, "an object with draw, state_dict, load_state"),
-    (SOURCE, BATCHES, "it must return a data.batch.Batch"),
+    (SOURCE, BATCHES, "it must be a data.batch.Batch, not int"),
     ("def own(trainer): pass", CALLBACK, "it must be a class"),
     (
         "class own:\n    def evaluted(self): pass",
         CALLBACK,
         "it has none of the hooks begin",
     ),
-    ("class own:\n    def stepped(self): pass", CALLBACK, "stepped must take 3"),
+    ("class own:\n    def stepped(self): pass", CALLBACK, "stepped is called with 3"),
 ]
 
 
