@@ -52,6 +52,11 @@ class References:
             self._receive()
         return "counting" in self.losses or bool(self._why_not)
 
+    def is_computing_floor(self) -> bool:
+        """Whether `floor` would wait."""
+        is_sent = self._receiver is None or self._receiver.poll()
+        return self._has_floor and not is_sent
+
     def floor(self) -> np.ndarray | None:
         """The floor's summed losses `[n_windows]` in nats, or None if it is unknown. Waits for it."""
         if self._has_floor and self._receiver is not None:

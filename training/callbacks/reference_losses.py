@@ -29,6 +29,8 @@ class ReferenceLosses(Callback):
         self._announce(trainer)
 
     def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
+        if self.references.is_computing_floor():
+            trainer.report("waiting for the floor, which is computed once per text")
         window_floors = self.references.floor()
         if window_floors is not None:
             validation = trainer.evaluator.validation

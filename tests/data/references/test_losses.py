@@ -127,6 +127,15 @@ def test_counting_runs_in_the_background_and_is_cached(text):
     assert set(multiprocessing.active_children()) <= set(before)
 
 
+def test_the_floor_is_computed_until_it_has_been_waited_for(coins, monkeypatch):
+    monkeypatch.setattr(reference_process, "SMALL", 0)
+    references = References(coins, KNOWN)
+
+    assert references.is_computing_floor()
+    assert references.floor() is not None
+    assert not references.is_computing_floor()
+
+
 def test_a_background_process_that_dies_does_not_stop_the_run(text):
     before = set(multiprocessing.active_children())
     started = References(text, KNOWN)
