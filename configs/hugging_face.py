@@ -144,6 +144,8 @@ def initial_keys(name: str, overridden: Mapping[str, Any]) -> dict[str, Any]:
         "model.architecture": ARCHITECTURE,
         "data.tokens": str(folder),
         "initial_weights": f"{PREFIX}{folder}",
+        "objective.nsp": False,
+        "objective.sop": False,
         **checkpoint.shape,
     }
     for key, value in decided.items():

@@ -8,8 +8,10 @@ from torch.nn.functional import cross_entropy
 import evaluate
 import experiment
 import export
+from configs.experiment import configs_of
+from data.batch import IGNORED_LABEL
 from tests.checkpoints import CLASSES, checkpoint
-from tests.conftest import dotted, only_run, written
+from tests.conftest import check_resumes, dotted, only_run, written
 from trained.load import load_trained
 
 HEADLESS = "bert without head"
@@ -37,8 +39,16 @@ def name(request):
 
 
 @pytest.fixture(scope="module")
-def folder(name, tmp_path_factory, sentences):
-    return checkpoint(tmp_path_factory.mktemp("checkpoint") / "model", name, sentences)
+def lines_file(tmp_path_factory, sentences):
+    """The sentences as documents, which are packed into windows."""
+    lines = [f"{line} {i}\n" for i, line in enumerate(sentences.splitlines())]
+    return written(tmp_path_factory.mktemp("text") / "lines.txt", "".join(lines))
+
+
+@pytest.fixture(scope="module")
+def folder(name, tmp_path_factory, lines_file):
+    folder = tmp_path_factory.mktemp("checkpoint") / "model"
+    return checkpoint(folder, name, lines_file.read_text())
 
 
 @pytest.fixture
@@ -53,13 +63,6 @@ def start(tmp_path, text_file, printed):
         return load_trained(str(only_run(logs).path)), output
 
     return start
-
-
-@pytest.fixture
-def lines_file(tmp_path, sentences):
-    """The sentences as documents, which are packed into windows."""
-    lines = [f"{line} {i}\n" for i, line in enumerate(sentences.splitlines())]
-    return written(tmp_path / "lines.txt", "".join(lines))
 
 
 def opened(folder):
@@ -158,3 +161,128 @@ def test_a_trained_checkpoint_is_exported_with_its_loss(folder, start, tmp_path)
     (row,) = trained.run.metrics()
     expected = loss_of_transformers(back, trained)
     assert row["loss.valid"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", set(CLASSES) - {HEADLESS}, indirect=True)
+def test_ngrams_start_with_the_loss_of_the_checkpoint(
+    folder, start, lines_file, refusal, tmp_path
+):
+    """They are learned, and no class of transformers has them."""
+    keys = {"model__ngrams": 4, "model__ngram_rows": 4_096, "data__documents": "lines"}
+    trained, _ = start(folder, data__corpus=lines_file, **keys)
+    (row,) = trained.run.metrics()
+
+    expected = loss_of_transformers(folder, trained)
+    assert row["loss.valid"] == pytest.approx(expected, abs=1e-5)
+
+    trained, _ = start(folder, training__max_steps=2, model__ngrams=2)
+    assert trained.encoder.ngrams.table.weight.any()
+
+    path = tmp_path / "back"
+    line = refusal(export.main, trained.run.path, "--to", "huggingface", path)
+    assert "model.ngrams" in line
+
+
+def test_a_new_head_is_said_and_learns(name, folder, start):
+    trained, output = start(folder, training__max_steps=30, training__evaluations=2)
+
+    assert ("has no head" in output) == (name == HEADLESS)
+    first, last = [row["loss.valid"] for row in trained.run.metrics()]
+    assert last < first
+
+
+SHAPE = {
+    "model__architecture": "huggingface",
+    "model__n_layers": 2,
+    "model__d_ff": 48,
+    "training__optimizer": "adamw",
+    "training__max_steps": 6,
+}
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_resumes_bit_for_bit(folder, train, lines_file, optimizer):
+    keys = {
+        "data__tokens": folder,
+        "data__corpus": lines_file,
+        "data__documents": "lines",
+    }
+    keys |= {
+        "model__ngrams": 2,
+        "model__dropout": 0.1,
+        "training__optimizer": optimizer,
+    }
+    check_resumes(train, 3, **SHAPE | keys)
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_a_run_resumes_without_the_checkpoint(folder, start, tmp_path):
+    trained, _ = start(folder, training__max_steps=2)
+    folder.rename(tmp_path / "gone")
+    try:
+        words = ["--resume", str(trained.run.path), "training.max_steps=3"]
+        assert experiment.main(words) == 0
+    finally:
+        (tmp_path / "gone").rename(folder)
+
+    assert trained.run.config()["data.tokens"] == str(folder)  # as --config needs it
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("model.d_model=64", "has 32"),
+        ("model.n_layers=3", "has 2"),
+        ("data.tokens=bytes", "data.tokens"),
+        ("objective.nsp=true", "objective.nsp"),
+        ("training.stages=[{until: 1.0, seq_len: 512}]", "at most 298 tokens"),
+    ],
+)
+def test_keys_that_the_checkpoint_decides_are_refused(
+    folder, refusal, key, reason, text_file, tmp_path
+):
+    words = [f"data.corpus={text_file}", f"logs={tmp_path}", key]
+    line = refusal(experiment.main, "--init-from", f"hf:{folder}", *words)
+
+    assert reason in line
+
+
+def test_a_folder_without_a_checkpoint_is_refused(refusal, tmp_path):
+    line = refusal(experiment.main, "--init-from", f"hf:{tmp_path}")
+
+    assert "config.json" in line
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "camembert"], indirect=True)
+def test_strategies_mask_whole_words(folder, start, lines_file):
+    """Of word pieces, byte-level tokens and SentencePiece's."""
+    keys = {"data__corpus": lines_file, "data__documents": "lines"}
+    trained, _ = start(folder, masking__strategy="whole_word", **keys)
+    values = trained.values | {"masking.randomize_prob": 0, "masking.no_change_prob": 0}
+    configs = configs_of(values)
+    batch = configs.source.draw(16, 32, 0.3, 0.0)
+    vocabulary = trained.vocabulary
+    labels = torch.full_like(batch.inputs, IGNORED_LABEL)
+    labels.view(-1)[batch.positions] = batch.labels
+    is_masked = labels != IGNORED_LABEL
+    tokens = torch.where(is_masked, labels, batch.inputs)
+
+    n_words = 0
+    for row, numbers, masked in zip(
+        tokens, batch.attention_mask, is_masked, strict=True
+    ):
+        for number in range(1, int(numbers.max()) + 1):
+            is_own = numbers == number
+            ids = row[is_own]
+            text, char_of_token = vocabulary.text_of(ids)
+            of_words = {}
+            for i, char in enumerate(char_of_token.tolist()):
+                word = len(text[:char].split(" ")) if text[char].isalnum() else -i
+                of_words.setdefault(word, []).append(bool(masked[is_own][i]))
+            n_words += sum(len(each) > 1 and all(each) for each in of_words.values())
+            parts = [each for each in of_words.values() if len({*each}) > 1]
+            n_cut = len(parts)
+            assert n_cut <= 1  # the last of a window is masked in part
+    assert n_words > 5
