@@ -1,5 +1,5 @@
-r"""Fill the blanks of a text with a trained run, score texts, or classify texts with a classifier
-that finetune.py has saved.
+r"""Fill the blanks of a text with a trained run, score texts, compare them by vectors, or classify texts
+with a classifier that finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"    RUN: a folder, a uuid or its first characters, or last
 python predict.py RUN < texts.txt              one text per line, one filled line each
@@ -10,6 +10,10 @@ python predict.py RUN --score < texts.txt      one line per text: the log-likeli
                                                each given all others, and the mean per character
 python predict.py FOLDER < texts.txt           one text per line; prints its label, one line per
                                                labelled piece, or a line with a tag per word
+python predict.py RUN --vectors out.npy < texts.txt
+                                               one vector per text: float32 [n_texts, d_model]
+python predict.py RUN --search "a text" FILE   the lines of FILE whose vectors have the highest cosines
+                                               with that of the text; --column for tables
 python predict.py --serve RUN                  one answer per line of JSON, as the page /try asks
 
 A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other
@@ -23,15 +27,16 @@ and probability, with --score the columns score and score_per_character. All els
 table whose first line begins with { is JSON lines. Any other is CSV or TSV, and its first line names
 the columns. A FILE that ends with .gz or .zst is unpacked; other endings do not count.
 
-A text that is longer than the windows in training is read in overlapping pieces.
+A text that is longer than the windows in training is read in overlapping pieces. Its vector is the mean
+of the vectors of pieces that do not overlap, weighted by their tokens.
 """
 
 import os
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +44,11 @@ from configs.command_line.program import fail, run_main
 from configs.command_line.scripts import number, run_parser, run_script
 from configs.keys import ConfigError
 from data.text.files import opened
+from runs.find import find_run
+from trained import vectors
 from trained.answers import answers
-from trained.load import load_trained
+from trained.load import load, load_trained
+from trained.nearest import N_NEAREST, print_nearest, read_all, save_vectors
 from trained.piped import (
     Argument,
     Item,
@@ -52,7 +60,7 @@ from trained.piped import (
 )
 from trained.printed import Fillings, Labels, Scores
 from trained.rows import Table
-from trained.saved_classifier import is_classifier, load_classifier
+from trained.saved_classifier import check_new, is_classifier, load_classifier
 from trained.template import Notation, add_notation
 
 FILE_AS_TEXT = "text(s) name a file, which is not read: send it to standard input, or name a --column"
@@ -67,7 +75,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help=texts)
     top = (
-        "show the N most probable characters (or tokens) per blank, or labels per text"
+        "show the N most probable characters (or tokens) per blank, or labels per text; the N nearest"
+        f" texts (default: {N_NEAREST})"
     )
     parser.add_argument("--top", type=number(int, 1), metavar="N", help=top)
     parser.add_argument(
@@ -81,6 +90,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--column", metavar="NAME", action="append", help=column)
     score = "print the pseudo-log-likelihood of each text, in nats and per character"
     parser.add_argument("--score", action="store_true", help=score)
+    write = "write one vector per text to a new .npy file"
+    parser.add_argument("--vectors", metavar="FILE", type=Path, help=write)
+    search = (
+        "print the texts of FILE, or of standard input, that are nearest to this one"
+    )
+    parser.add_argument("--search", metavar="QUERY", help=search)
+    vectors.add_options(parser)
+    whiten = "center and whiten the vectors on the texts that are read"
+    parser.add_argument("--whiten", action="store_true", help=whiten)
     serve = "answer lines of JSON until standard input ends"
     parser.add_argument("--serve", action="store_true", help=serve)
 
@@ -94,13 +112,44 @@ def answer(options: Namespace) -> int:
             print(line, flush=True)
         return 0
 
-    predictions = predictions_of(options)
     write_as_read()
+    if options.vectors or options.search:
+        return answer_by_vectors(options)
+    predictions = predictions_of(options)
     if options.column:
         return answer_table(options, predictions)
-    if options.texts:
-        return show(predictions, [list(named(options.texts))])
-    return show(predictions, lines(sys.stdin.buffer))
+    with items_of(options) as batches:
+        return show(predictions, batches)
+
+
+@contextmanager
+def items_of(options: Namespace) -> Iterator[Iterable[Sequence[Item]]]:
+    """The texts of the command line, of a file, or of standard input, in batches."""
+    if options.texts and not (options.column or options.search):
+        yield [list(named(options.texts))]
+        return
+    with table_file(options.texts) as file:
+        batches = lines(file)
+        yield Table(batches, options.column).batches() if options.column else batches
+
+
+def answer_by_vectors(options: Namespace) -> int:
+    """Write the vectors of texts, or print the texts that are nearest to a query."""
+    run = find_run(options.run, options.logs)
+    vectors.check_options(run, options.pooling, options.layer)
+    if options.vectors:
+        check_new(options.vectors, "--vectors")
+    are_lines = not options.column and (options.search or not options.texts)
+    notation = Notation(raw=options.raw, in_lines=bool(are_lines))
+    with items_of(options) as batches:
+        trained = load_classifier(run.path) if is_classifier(run.path) else load(run)
+        vectors.cut_after(trained, options.layer)
+        items = read_all(batches, notation)
+    answer_items = print_nearest if options.search else save_vectors
+    notes = answer_items(trained, items, options)
+    print_notes(notes + read_as_text(item for item, _ in items))
+
+    return 0
 
 
 def answer_table(options: Namespace, predictions: Fillings | Scores | Labels) -> int:
@@ -132,9 +181,12 @@ def check(options: Namespace) -> None:
             "standard input is closed: name a TEXT, or pipe lines into the command"
         )
     of_blanks = ("blank", "unknown", "top")
+    of_vectors = ("vectors", "search", "pooling", "layer", "whiten")
     refused = {
-        "serve": ("texts", "json", "column", "score", "raw", *of_blanks),
-        "column": ("json", "top"),
+        "serve": ("texts", "json", "column", "score", "raw", *of_blanks, *of_vectors),
+        "vectors": ("search", "score", "json", *of_blanks),
+        "search": ("score", "blank", "unknown"),
+        "column": () if options.search else ("json", "top"),
         "score": of_blanks,
     }
     for option, others in refused.items():
@@ -142,8 +194,18 @@ def check(options: Namespace) -> None:
             if getattr(options, option) and getattr(options, other):
                 name = "TEXT" if other == "texts" else f"--{other}"
                 raise ConfigError(f"--{option} cannot be combined with {name}")
-    if options.column and len(options.texts) > 1:
-        raise ConfigError("--column reads one FILE, or standard input")
+    for option in ("column", "search"):
+        if getattr(options, option) and len(options.texts) > 1:
+            raise ConfigError(f"--{option} reads one FILE, or standard input")
+    if options.search == "":
+        raise ConfigError("--search needs a text")
+    if options.vectors or options.search:
+        if options.column and len(options.column) > 1:
+            raise ConfigError("--column: name one")
+        return
+    for option in of_vectors:
+        if getattr(options, option):
+            raise ConfigError(f"--{option} needs --vectors or --search")
 
 
 def predictions_of(options: Namespace) -> Fillings | Scores | Labels:
@@ -178,10 +240,14 @@ def show(predictions: Any, batches: Iterable[Sequence[Item]]) -> int:
     except ConfigError as error:
         problem = str(error)
 
-    for note, n in notes.items():
-        print(f"{n:,} {note}", file=sys.stderr)
+    print_notes(notes)
 
     return fail(problem) if problem else 0
+
+
+def print_notes(notes: Counter[str]) -> None:
+    for note, n in notes.items():
+        print(f"{n:,} {note}", file=sys.stderr)
 
 
 def read_as_text(items: Iterable[Item]) -> Counter[str]:

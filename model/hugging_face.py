@@ -122,6 +122,16 @@ class HuggingFaceEncoder(nn.Module):
         attention_mask: Tensor | None = None,
     ) -> Tensor:
         arranged = self.arrangement(inputs, attention_mask)
+        x = self.whole(inputs, attention_mask, arranged)
+        places = arranged.places
+        return x.flatten(0, 1)[
+            places if positions is None else places.flatten()[positions]
+        ]
+
+    def whole(
+        self, inputs: Tensor, attention_mask: Tensor | None, arranged: Arranged
+    ) -> Tensor:
+        """The vectors of all tokens, special ones included, `[batch, longer, d_model]`."""
         options: dict[str, Any] = {"input_ids": arranged.tokens}
         if self.ngrams is not None:
             vectors = self.embedding(arranged.tokens)
@@ -129,11 +139,7 @@ class HuggingFaceEncoder(nn.Module):
             added = ngrams.new_zeros(vectors.flatten(0, 1).shape)
             added = added.index_copy(0, arranged.places.flatten(), ngrams)
             options = {"inputs_embeds": vectors + added.view_as(vectors)}
-        x = self.base(**options, **self.context(arranged))[0]
-        places = arranged.places
-        return x.flatten(0, 1)[
-            places if positions is None else places.flatten()[positions]
-        ]
+        return self.base(**options, **self.context(arranged))[0]
 
     def context(self, arranged: Arranged) -> dict[str, Any]:
         """The positions, and which tokens see each other; a document has the positions that it has

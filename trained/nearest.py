@@ -1,0 +1,93 @@
+"""Writes the vectors of texts to a file, or prints the texts that are nearest to a query."""
+
+import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+
+import numpy as np
+
+from configs.keys import ConfigError
+from runs.files import write_atomically
+from runs.terminal import in_one_line
+from trained.load import Trained
+from trained.piped import Item, read_until_error
+from trained.printed import as_json, unknown_in
+from trained.similarity import isotropy, nearest, whitening_of
+from trained.template import Notation, ids_of
+from trained.vectors import vectors_of
+
+N_NEAREST = 10  # texts that are printed
+LONGEST_SHOWN = 200  # characters of each
+EMPTY = "text(s) are empty: their vectors mean nothing"
+NO_TEXTS = "there are no texts: standard input or the file is empty"
+
+
+def read_all(
+    batches: Iterable[Sequence[Item]], notation: Notation
+) -> list[tuple[Item, str]]:
+    """All items with their texts. Raises ConfigError if one cannot be read."""
+    items: list[tuple[Item, str]] = []
+    for batch in batches:
+        texts, problem = read_until_error(batch, lambda texts: notation.read(texts[0]))
+        if problem:
+            raise ConfigError(problem)
+        items += texts
+    return items
+
+
+def save_vectors(
+    trained: Trained, items: Sequence[tuple[Item, str]], options: Namespace
+) -> Counter[str]:
+    """Write the vectors of all texts to a file; returns notes for the user, with counts."""
+    texts = [text for _, text in items]
+    vectors, notes = encoded(trained, texts, texts, options)
+    file = BytesIO()
+    np.save(file, vectors)
+    write_atomically(options.vectors, file.getvalue())
+    n, d = vectors.shape
+    print(f"{options.vectors}: {n:,} vectors of {d}, float32")
+
+    return notes + Counter({EMPTY: texts.count("")})
+
+
+def print_nearest(
+    trained: Trained, items: Sequence[tuple[Item, str]], options: Namespace
+) -> Counter[str]:
+    """Print the texts that are nearest to the query, with their cosines; empty ones are left out."""
+    items = [(item, text) for item, text in items if text.strip()]
+    texts = [text for _, text in items]
+    vectors, notes = encoded(trained, [*texts, options.search], texts, options)
+    *of_texts, query = vectors
+    for i, cosine in nearest(query, np.array(of_texts), options.top or N_NEAREST):
+        item, text = items[i]
+        if options.json:
+            print(
+                as_json({"cosine": round(cosine, 4), "place": item.name, "text": text})
+            )
+        else:
+            print(f"{cosine:.4f}\t{item.name}\t{in_one_line(text[:LONGEST_SHOWN])}")
+
+    return notes
+
+
+def encoded(
+    trained: Trained, texts: Sequence[str], sample: Sequence[str], options: Namespace
+) -> tuple[np.ndarray, Counter[str]]:
+    """The vectors of texts, and notes for the user. The first texts, `sample`, tell how isotropic
+    the vectors are, and how they are whitened."""
+    if not sample:
+        raise ConfigError(NO_TEXTS)
+    ids = [ids_of(text, trained.vocabulary) for text in texts]
+    vectors = vectors_of(trained, ids, options.pooling)
+    of_sample = vectors[: len(sample)]
+    told = isotropy(of_sample)
+    if told:
+        print(told, file=sys.stderr)
+    if options.whiten and not told:
+        raise ConfigError("--whiten needs two texts that differ")
+    if options.whiten:
+        vectors = whitening_of(of_sample)(vectors)
+
+    return vectors, unknown_in(ids, trained.vocabulary)

@@ -1,0 +1,75 @@
+"""How alike vectors of texts are: cosines, and how much of them all texts have in common."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_SHRINKAGE = 0.01
+
+
+class Whitening(NamedTuple):
+    """Makes the components of vectors uncorrelated, with a variance of 1 (Su et al. 2021)."""
+
+    mean: np.ndarray  # [d]
+    matrix: np.ndarray  # [d, d]
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        """Float32 `[..., d]`."""
+        return ((vectors - self.mean) @ self.matrix).astype(np.float32)
+
+
+def whitening_of(vectors: np.ndarray) -> Whitening:
+    """The whitening of vectors `[n, d]`, which are not all equal.
+
+    The covariance is shrunk towards a multiple of the identity, as Ledoit and Wolf (2004) estimate.
+    Without that, all pairs of fewer than `d` texts would have the same cosine.
+    """
+    x = vectors.astype(np.float64)
+    mean = x.mean(0)
+    x -= mean
+    n, d = x.shape
+    covariance = x.T @ x / n
+    variance = np.trace(covariance) / d
+    squares = np.square(covariance).sum()
+    noise = (np.square(np.square(x).sum(1)).mean() - squares) / n
+    spread = squares - d * variance**2
+    shrinkage = np.clip(noise / max(spread, 1e-300), LEAST_SHRINKAGE, 1)
+    shrunk = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(d)
+    variances, axes = np.linalg.eigh(shrunk)
+
+    return Whitening(mean, axes / np.sqrt(variances) @ axes.T)
+
+
+def units_of(vectors: np.ndarray) -> np.ndarray:
+    """Vectors `[..., d]` at length 1; zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-30)
+
+
+def mean_cosine(vectors: np.ndarray) -> float:
+    """The mean cosine over all pairs of vectors `[n, d]`."""
+    n = len(vectors)
+    units = units_of(vectors.astype(np.float64))
+    total = np.square(units.sum(0)).sum() - np.square(units).sum()
+    return total / (n * (n - 1))
+
+
+def isotropy(vectors: np.ndarray) -> str:
+    """The mean cosine of two texts, before and after their common part is taken away; empty if all
+    vectors are equal."""
+    if not np.ptp(vectors, axis=0).any():
+        return ""
+    plain = mean_cosine(vectors)
+    centered = mean_cosine(vectors - vectors.mean(0))
+    white = mean_cosine(whitening_of(vectors)(vectors))
+    return f"mean cosine of two texts: {plain:.3f}; centered {centered:.3f}; whitened {white:.3f}"
+
+
+def nearest(
+    query: np.ndarray, vectors: np.ndarray, most: int
+) -> list[tuple[int, float]]:
+    """The numbers of at most `most` vectors `[n, d]` with the highest cosines to a query `[d]`, and
+    these cosines, highest first."""
+    cosines = units_of(vectors) @ units_of(query)
+    best = np.argsort(-cosines, kind="stable")[:most]
+    return [(int(i), float(cosines[i])) for i in best]

@@ -1,0 +1,97 @@
+"""Vectors of texts: the mean over the tokens of a text, or the vector of its `[CLS]`."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from configs.command_line.scripts import number
+from configs.hugging_face import ARCHITECTURE
+from configs.keys import ConfigError
+from runs.run_folder import RunFolder
+from trained.batches import batches_by_length, padded
+from trained.load import Trained
+from trained.template import readable
+
+MEAN = "mean"
+CLS = "cls"
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add --pooling and --layer."""
+    pooling = (
+        "the vector of a text: the mean over its tokens (default), or that of [CLS]"
+    )
+    parser.add_argument("--pooling", choices=(MEAN, CLS), help=pooling)
+    layer = (
+        "read vectors after layer N, as if the encoder ended there (default: the last)"
+    )
+    parser.add_argument("--layer", metavar="N", type=number(int, 1), help=layer)
+
+
+def check_options(run: RunFolder, pooling: str | None, layer: int | None) -> None:
+    """Raise ConfigError if the model of a run, which is not loaded, has no such vectors."""
+    values = run.config({"model.architecture": str, "model.n_layers": int})
+    n_layers = values["model.n_layers"]
+    if layer is not None and layer > n_layers:
+        raise ConfigError(f"--layer {layer}: the model has {n_layers} layers")
+    if pooling == CLS and values["model.architecture"] != ARCHITECTURE:
+        raise ConfigError(
+            "--pooling cls: only runs with --init-from hf:FOLDER have [CLS]: use mean"
+        )
+
+
+def cut_after(trained: Trained, layer: int | None) -> None:
+    """Make the encoder end after a layer."""
+    if layer is not None:
+        del trained.encoder.layers[layer:]
+
+
+@torch.inference_mode()
+def vectors_of(
+    trained: Trained, texts: Sequence[Tensor], pooling: str | None = None
+) -> np.ndarray:
+    """The vectors of texts of token ids `[n]`, which may be UNREADABLE: float32 `[n_texts,
+    d_model]`.
+
+    A text of more than `longest` tokens is read in windows of about equal length. Its vector is the
+    mean of theirs, weighted by their tokens. An empty text is read as `[MASK]`.
+    """
+    mask_token = trained.vocabulary.mask_token
+    windows: list[Tensor] = []
+    text_of: list[int] = []
+    shares: list[float] = []
+    for i, text in enumerate(texts):
+        ids = readable(text, mask_token) if len(text) else torch.tensor([mask_token])
+        for window in ids.tensor_split(-(-len(ids) // trained.longest)):
+            windows.append(window)
+            text_of.append(i)
+            shares.append(len(window) / len(ids))
+
+    vectors = np.zeros((len(texts), trained.encoder.d_model), np.float32)
+    for batch in batches_by_length(windows):
+        pooled = pool(trained.encoder, *padded([windows[i] for i in batch]), pooling)
+        for i, vector in zip(batch, pooled.numpy(), strict=True):
+            vectors[text_of[i]] += shares[i] * vector
+
+    return vectors
+
+
+def pool(encoder: Any, ids: Tensor, mask: Tensor | None, pooling: str | None) -> Tensor:
+    """The vectors `[batch, d_model]` of windows of token ids `[batch, seq_len]`; the mean is also
+    over the special tokens that the encoder adds."""
+    if hasattr(encoder, "arrangement"):
+        arranged = encoder.arrangement(ids, mask)
+        x = encoder.whole(ids, mask, arranged)
+        mask = arranged.documents
+    else:
+        x = encoder(ids, attention_mask=mask)
+    if pooling == CLS:
+        return x[:, 0]
+    if mask is None:
+        return x.mean(1)
+    is_token = (mask != 0).unsqueeze(-1)
+    return (x * is_token).sum(1) / is_token.sum(1)
