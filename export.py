@@ -3,6 +3,8 @@
 python export.py RUN --to huggingface DIR      RUN: a folder, a uuid or its first characters, or last
 python export.py RUN --to onnx FILE            also: onnx-int8 FILE, a quarter as large, with close
                                                logits
+python export.py RUN --to sentence-transformers DIR
+                                               vectors of texts: those of predict.py --vectors
 python export.py RUN --to tensorboard DIR      also: wandb DIR, csv FILE
 
 The first two also convert a classifier: RUN is then the folder of finetune.py --save.
@@ -22,8 +24,9 @@ from configs.hugging_face import ARCHITECTURE
 from configs.keys import ConfigError
 from data.tasks.task import LABELS, NUMBER, PAIR, WORDS
 from runs.find import find_run
-from trained import trackers
+from trained import trackers, vectors
 from trained.load import Trained, load
+from trained.model_card import SENTENCE_TRANSFORMERS
 from trained.saved_classifier import check_new, is_classifier, load_classifier
 
 
@@ -33,6 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=formats
     )
+    vectors.add_options(parser)
     return run_script(parser, arguments, convert, "requirements-export.txt")
 
 
@@ -41,7 +45,11 @@ def convert(options: Namespace) -> int:
     path = Path(options.to[1])
     if name not in FORMATS:
         raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
+    for option in ("pooling", "layer"):
+        if getattr(options, option) and name != SENTENCE_TRANSFORMERS:
+            raise ConfigError(f"--{option} needs --to {SENTENCE_TRANSFORMERS}")
     check_new(path, f"--to {name}")
+    given = {}
     source: Any
     if is_classifier(Path(options.run)):
         if name not in OF_MODELS:
@@ -56,15 +64,19 @@ def convert(options: Namespace) -> int:
                 " be exported: use it with predict.py"
             )
     else:
-        run = find_run(options.run, options.logs)
-        source = load(run) if name in OF_MODELS else run
+        source = find_run(options.run, options.logs)
+        if name == SENTENCE_TRANSFORMERS:
+            given = {"pooling": options.pooling, "layer": options.layer}
+            vectors.check_options(source, **given)
+        if name in (*OF_MODELS, SENTENCE_TRANSFORMERS):
+            source = load(source)
 
     try:
         # A temporary path until the export is complete. The suffix stays, because libraries read
         # it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
-            FORMATS[name](source, part)
+            FORMATS[name](source, part, **given)
             give_usual_modes(part)
             part.rename(path)
     except OSError as error:
@@ -97,6 +109,16 @@ def to_hugging_face(trained: Trained, folder: Path) -> None:
     export(trained, folder)
 
 
+def to_sentence_transformers(
+    trained: Trained, folder: Path, pooling: str | None, layer: int | None
+) -> None:
+    _ = trained.encoder  # refuse models without one
+    to_hugging_face(trained, folder)
+    from trained.sentence_transformers import convert
+
+    convert(trained, folder, pooling, layer)
+
+
 def to_onnx(trained: Trained, file: Path) -> None:
     from trained.onnx_file import export
 
@@ -115,8 +137,9 @@ OF_MODELS = {
     "onnx": to_onnx,
     "onnx-int8": to_small_onnx,
 }
-FORMATS: dict[str, Callable[[Any, Path], None]] = {
+FORMATS: dict[str, Callable[..., None]] = {
     **OF_MODELS,
+    SENTENCE_TRANSFORMERS: to_sentence_transformers,
     "tensorboard": trackers.to_tensorboard,
     "wandb": trackers.to_wandb,
     "csv": trackers.to_csv,

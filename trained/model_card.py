@@ -47,6 +47,19 @@ UNKNOWN = Source(
 )
 SOURCES = {TINY_SHAKESPEARE: SHAKESPEARE, PLAY: INVENTED}  # by the name of the corpus
 TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}
+SENTENCE_TRANSFORMERS = "sentence-transformers"
+USE = {  # by library
+    "transformers": """\
+from transformers import pipeline
+
+model = pipeline("{pipeline}", "PATH OF THIS FOLDER"{option})
+model("{example}")""",
+    SENTENCE_TRANSFORMERS: """\
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("PATH OF THIS FOLDER"{option})
+model.encode(["{example}"])""",
+}
 MARKDOWN = re.compile(r"([\\`*_\[\]<>&|#~$])")
 
 
@@ -63,11 +76,14 @@ class Facts(NamedTuple):
     training: str
 
 
-def card(trained: Trained) -> str:
-    """The card of a model or a classifier in Markdown, with the sections that users of Hugging
-    Face's hub expect."""
+def card(trained: Trained, library: str = "transformers") -> str:
+    """The card of a model or a classifier for a library, in Markdown, with the sections that users
+    of Hugging Face's hub expect."""
     is_classifier = isinstance(trained, SavedClassifier)
     facts = facts_of_classifier(trained) if is_classifier else facts_of_run(trained)
+    if library == SENTENCE_TRANSFORMERS:
+        example = facts.source.example
+        facts = facts._replace(pipeline="sentence-similarity", example=example)
     n_tokens = trained.vocabulary.n_ordinary
     tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens")
     option = ""
@@ -78,9 +94,12 @@ def card(trained: Trained) -> str:
 `trust_remote_code=True` runs `modeling_folio.py`, which adds {facts.own_code} to ModernBERT.
 """
 
+    use = USE[library].format(
+        pipeline=facts.pipeline, option=option, example=facts.example
+    )
     return f"""\
 ---
-library_name: transformers
+library_name: {library}
 pipeline_tag: {facts.pipeline}
 language: {facts.source.language}
 license: {facts.source.license}
@@ -92,10 +111,7 @@ Made with Folio. {tokens}. Texts have at most {trained.longest} tokens; longer o
 ## Use
 
 ```python
-from transformers import pipeline
-
-model = pipeline("{facts.pipeline}", "PATH OF THIS FOLDER"{option})
-model("{facts.example}")
+{use}
 ```
 {reason}
 ## Data
