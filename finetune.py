@@ -92,7 +92,9 @@ def compare_models(options: Namespace) -> None:
             print(
                 f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more"
             )
-        results, classifier = compare(trained, task, options.labels, options.draws)
+        results, (classifier, _, _) = compare(
+            trained, task, options.labels, options.draws
+        )
         key = f"balanced {name}" if task.balanced else name
         write_json(path, read_results(path) | {key: results}, indent=1)
         if options.save:

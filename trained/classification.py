@@ -32,9 +32,13 @@ MAX_UNITS = 16_384  # that a probe is fitted on
 
 
 def probed(
-    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]
+    classifier: Classifier,
+    texts: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    features: Tensor | None = None,
 ) -> Classifier:
-    """Fit the linear layer of a classifier by a regression; its model is not changed.
+    """Fit the linear layer of a classifier by a regression; its model is not changed. `features`
+    are those of the texts, if they are known.
 
     Cross-validation on the labelled texts chooses the penalty, and which features the layer reads,
     unless `classifier.chosen` is set.
@@ -47,7 +51,7 @@ def probed(
         texts = texts[::step]
         labels = labels[::step]
 
-    read = features_of(classifier, texts)
+    read = features_of(classifier, texts) if features is None else features
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))
     target = torch.cat(list(labels)).numpy()
@@ -55,21 +59,21 @@ def probed(
     kept = np.flatnonzero(has_label)
     kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
     target = target[kept]
-    features = classifier.inputs(read).numpy()[kept]
-    mean = features.mean(0)
-    scale = features.std(0)
+    inputs = classifier.inputs(read).numpy()[kept]
+    mean = inputs.mean(0)
+    scale = inputs.std(0)
     # fine-tuning may change a feature that hardly varies here
     scale = np.maximum(scale, 0.1 * scale.mean())
-    features = (features - mean) / scale
+    inputs = (inputs - mean) / scale
     fold = folds_of(labels, classifier.kind)[kept]
     n_labels = classifier.output.out_features
     regression = Regression(classifier.kind, n_labels, classifier.weights)
     classifier.chosen = classifier.chosen or regression.best(
-        features, target, fold, columns_of(classifier), INVERSE_PENALTIES
+        inputs, target, fold, columns_of(classifier), INVERSE_PENALTIES
     )
     columns, c = classifier.chosen
-    weight = np.zeros((n_labels, features.shape[1]))
-    weight[:, columns], bias = regression.fitted(features[:, columns], target, c)
+    weight = np.zeros((n_labels, inputs.shape[1]))
+    weight[:, columns], bias = regression.fitted(inputs[:, columns], target, c)
     weight /= scale
     bias = bias - weight @ mean
 

@@ -14,10 +14,10 @@ from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, LABELS, NUMBER, OF_TOKENS, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from runs.terminal import in_one_line
-from trained.baselines import by_context, by_frequency, by_ngrams
+from trained.baselines import by_context, by_frequency
 from trained.classification import in_bfloat16, probed
 from trained.classifier import Classifier, features_of, scores_of
-from trained.effort import OF_PRETRAINED, OF_UNTRAINED, chosen, tuned
+from trained.effort import OF_PRETRAINED, OF_UNTRAINED, Known, chosen, tuned
 from trained.examples import (
     Reading,
     Units,
@@ -31,6 +31,7 @@ from trained.examples import (
     units,
 )
 from trained.load import Trained, untrained
+from trained.ngrams import Ngrams, by_ngrams
 from trained.per_label import details
 from trained.task_results import (
     COMBINED,
@@ -45,17 +46,26 @@ from trained.task_results import (
     WORD_CONTEXT,
     ZERO_SHOT,
     gap_closed,
+    result_of,
 )
 from trained.zero_shot import pseudo_log_likelihoods
 
 GAINS = (
+    (COMBINED, SCRATCH_COMBINED),
+    (COMBINED, NGRAMS),
     (PRETRAINED, FROM_SCRATCH),
     (PRETRAINED, NGRAMS),
     (PRETRAINED, CONTEXT),
     (PRETRAINED, WORD_CONTEXT),
-    (COMBINED, SCRATCH_COMBINED),
-    (COMBINED, NGRAMS),
 )
+
+
+class Parts(NamedTuple):
+    """A fine-tuned model and the n-grams beside it, if there are any."""
+
+    classifier: Classifier
+    scale: float  # of the model's readings
+    ngrams: Ngrams | None
 
 
 class Answers(NamedTuple):
@@ -64,9 +74,9 @@ class Answers(NamedTuple):
     # method -> `[n_draws, n_test]`: per test example, which may have many labels
     right: dict[str, np.ndarray]
     counts: np.ndarray  # [n_test], all answers
-    scores: list[Tensor]  # [n_units, n_labels] of the fine-tuned model, per draw
+    scores: list[Tensor]  # [n_units, n_labels] of the result, per draw
     truth: list[Tensor]  # the labels of the test, as in `Units`
-    learned: Classifier  # the fine-tuned model of the first draw
+    learned: Parts  # the result of the first draw
 
 
 def verdict(gain: dict[str, Any], over: str) -> str:
@@ -105,9 +115,9 @@ def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
 
 def compare(
     trained: Trained, task: Task, n_labels: int, n_draws: int
-) -> tuple[dict[str, Any], Classifier]:
+) -> tuple[dict[str, Any], Parts]:
     """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and
-    return the results, and the fine-tuned model of the first draw.
+    return the results, and the result of the first draw.
 
     Raises ConfigError for labels of characters if the run's tokens are not characters, and for
     numbers and several labels per text if the task is balanced.
@@ -183,7 +193,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             frozen = features_of(reader, reading.ids)
     test = Test(part, reading, frozen)
     right: dict[str, list[Tensor]] = {}
-    classifiers: list[Classifier] = []
+    learned: list[Parts] = []
     if task.kind == CHOICE:  # needs no labels
         report(f"{ZERO_SHOT}: each character of {len(part.texts):,} texts")
         likelihoods = pseudo_log_likelihoods(trained, reading.ids)
@@ -191,7 +201,8 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             accuracies(task, likelihoods.expand(2, -1).T, part)[0]
         ] * len(draws)
 
-    tuned_scores: list[Tensor] = []
+    of_result: list[Tensor] = []
+    result = PRETRAINED if task.kind in OF_TOKENS else COMBINED
     began = time.monotonic()
     for i, draw in enumerate(draws):
         if i:
@@ -199,13 +210,13 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
             report(f"about {left:.0f} s left for {in_one_line(task.name)}")
 
         started = time.monotonic()
-        for name, scores, classifier in learn(
+        for name, scores, parts in learn(
             trained, task, task.draw(n_labels, draw), test, draw
         ):
             correct, counts = accuracies(task, scores, part)
-            if classifier is not None and name == PRETRAINED:
-                tuned_scores.append(scores)
-                classifiers = classifiers or [classifier]
+            if parts is not None and name == result:
+                of_result.append(scores)
+                learned = learned or [parts]
 
             right.setdefault(name, []).append(correct)
             share = float(correct.sum() / counts.sum())
@@ -216,7 +227,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
 
     rows = {name: torch.stack(each).numpy() for name, each in right.items()}
 
-    return Answers(rows, counts.numpy(), tuned_scores, part.labels, classifiers[0])
+    return Answers(rows, counts.numpy(), of_result, part.labels, learned[0])
 
 
 def report(progress: str) -> None:
@@ -226,12 +237,13 @@ def report(progress: str) -> None:
 def results(
     right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | None
 ) -> dict[str, Any]:
-    """Print and return the score of each method, and the gain of the fine-tuned model over the
-    others."""
+    """Print and return the score of each method, and the gains of the result and of the fine-tuned
+    model over the others."""
     scores = {name: interval(rows, counts) for name, rows in right.items()}
     for name, score in scores.items():
         mean = with_error(f"{score['mean']:.3f}", score["margin"])
-        print(f"  {name:24} {mean}")
+        is_result = name == result_of(scores)
+        print(f"  {name:24} {mean}{'  (the result)' * is_result}")
 
     first_draw = float(right[PRETRAINED][0].sum() / counts.sum())
     summary: dict[str, Any] = {"scores": scores, "first draw": first_draw}
@@ -248,7 +260,7 @@ def results(
 
 
 def gains_of(right: dict[str, np.ndarray], counts: np.ndarray) -> dict[str, Any]:
-    """Print and return the gains of the pretrained model, and of it with n-grams."""
+    """Print and return the gains of the pretrained model with n-grams, and alone."""
     gains: dict[str, Any] = {}
     for name, over in GAINS:
         if name not in right or over not in right:
@@ -267,7 +279,7 @@ class Learned(NamedTuple):
 
     name: str
     scores: Tensor  # [n_units, n_labels], of the test
-    classifier: Classifier | None = None
+    parts: Parts | None = None
 
 
 def learn(
@@ -281,10 +293,11 @@ def learn(
         weights = balancing(labelled.all_labels, n_labels)
     ngrams = None
     if task.kind not in OF_TOKENS:
-        ngrams = by_ngrams(labelled, test.units, n_labels, weights)
+        ngrams = by_ngrams(labelled, n_labels, weights)
+        of_ngrams = ngrams.scores(test.units.texts)
 
     ids, _ = reading = reading_of(labelled.texts, task.kind, trained)
-    of_tokens = labelled._replace(labels=reading.of_tokens(labelled.labels))
+    labels = reading.of_tokens(labelled.labels)
     initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
     with in_bfloat16(trained.values["model.d_model"]):
         for model, efforts, names in (
@@ -293,14 +306,20 @@ def learn(
         ):
             start = Classifier(model, n_labels, task.kind, trained.longest)
             start.weights = weights
-            probe = probed(start, ids, of_tokens.labels)
-            choice = chosen(probe, of_tokens, ids, efforts, draw)
+            features = None if ngrams is None else features_of(start, ids)
+            known = Known(ids, labels, features)
+            probe = probed(start, *known)
+            effort, scale = choice = chosen(probe, known, efforts, draw)
             report(f"draw {draw}, {names[0]}: {choice.told()}")
-            classifier = tuned(probe, ids, of_tokens.labels, choice.effort, draw)
+            classifier = tuned(probe, known, effort, draw)
             scores = test.scores(classifier)
-            yield Learned(names[0], scores, classifier)
+            yield Learned(names[0], scores, Parts(classifier, scale, None))
             if ngrams is not None:
-                yield Learned(names[1], choice.combined(scores, ngrams))
+                both = ngrams.beside(scores, scale, of_ngrams)
+                shares = f"scale {scale:.2g}, of n-grams {ngrams.scale:.2g}"
+                report(f"draw {draw}, {names[1]}: {shares}")
+                beside = ngrams if ngrams.scale else None
+                yield Learned(names[1], both, Parts(classifier, scale, beside))
             for name in names[2:]:
                 yield Learned(name, test.scores(probe, test.frozen))
 
@@ -308,7 +327,7 @@ def learn(
         name = CONTEXT if task.kind == CHARACTER else WORD_CONTEXT
         yield Learned(name, by_context(labelled, test.units, n_labels, weights))
     else:
-        yield Learned(NGRAMS, ngrams)
+        yield Learned(NGRAMS, of_ngrams)
 
     if task.kind != CHOICE:
         pool = units(task, task.pool)

@@ -1,4 +1,4 @@
-"""How well the fine-tuned model does on each label, or on numbers."""
+"""How well the result does on each label, or on numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -142,7 +142,7 @@ def table_of(
     micro = 2 * right.sum() / max(predicted.sum() + given.sum(), 1)
     means = {"macro F1": f1.mean(), "micro F1": micro, "mean recall": mean_recall}
     shown = [f"{name}: {value:.3f}" for name, value in means.items()]
-    print(f"  of the fine-tuned model: {', '.join(shown)}")
+    print(f"  of the result: {', '.join(shown)}")
     heading = f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}"
     print(f"{heading}   taken for" if taken_for else heading)
     labels = {}

@@ -1,6 +1,6 @@
 """Linear regressions on features, for all kinds of labels: one label per unit, several, or a number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch.nn import functional as F
 from data.tasks.task import LABELS, NUMBER
 from trained.examples import FOLDS, MANY_UNITS, NO_LABEL
 
+# that readings are multiplied by
+SCALES = tuple(2.0 ** (i / 2) for i in range(-12, 9))
 MAX_COMPARED = 4_096  # units that candidates are compared on
 # the least probability that counts, for labels that the other folds lack
 UNSEEN = 1e-4
@@ -33,25 +35,72 @@ def readings(kind: str, scores: Tensor) -> Tensor:
     return scores.log_softmax(-1).clamp(min=-limit)
 
 
-def loss_of(
+def losses_of(
     kind: str, scores: Tensor, target: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """The mean loss of scores `[..., n_labels]`: cross-entropy, or the squared error of numbers.
-    Units of one label each count by the `weights` `[n_labels]` of their labels."""
+    """The losses of scores `[..., n_labels]`, `[n_units]`: cross-entropy, or the squared error of
+    numbers. Units of one label each count by the `weights` `[n_labels]` of their labels, and those
+    with NO_LABEL not at all."""
     if kind == NUMBER:
-        return F.mse_loss(scores, target.view_as(scores).to(scores.dtype))
+        return (scores - target.view_as(scores)).square().squeeze(-1)
     if kind == LABELS:
         known = target.view_as(scores).to(scores.dtype)
-        return F.binary_cross_entropy_with_logits(scores, known)
-    scores = scores.view(target.numel(), -1)
-    losses = F.cross_entropy(
-        scores,
+        losses = F.binary_cross_entropy_with_logits(scores, known, reduction="none")
+        return losses.mean(-1)
+    return F.cross_entropy(
+        scores.view(target.numel(), -1),
         target.flatten(),
         None if weights is None else weights.to(scores.dtype),
         ignore_index=NO_LABEL,
-        reduction="sum",
+        reduction="none",
     )
-    return losses / (target != NO_LABEL).sum()
+
+
+def loss_of(
+    kind: str, scores: Tensor, target: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The mean of `losses_of` units that have labels."""
+    losses = losses_of(kind, scores, target, weights)
+    if kind in (NUMBER, LABELS):
+        return losses.mean()
+    return losses.sum() / (target != NO_LABEL).sum()
+
+
+def calibrated(
+    kind: str, read: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> tuple[float, float]:
+    """The loss of readings at the scale that suits them, and this scale: fine-tuned models are too
+    certain, which says nothing about the label that they prefer. The scale of numbers is their
+    precision."""
+    if kind == NUMBER:
+        loss = loss_of(kind, read, labels).item()
+        return loss, 1 / max(loss, 1e-12)
+    losses = []
+    for scale in SCALES:
+        losses.append((loss_of(kind, scale * read, labels, weights).item(), scale))
+    return min(losses)
+
+
+def known_scale(
+    kind: str, scores: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> float:
+    """The scale of scores; 0 if they are not better, by more than a standard error, than knowing
+    nothing about the labels `[n_units]`."""
+    read = readings(kind, scores)
+    scale = calibrated(kind, read, labels, weights)[1]
+    if kind == NUMBER:
+        nothing = labels.double().mean().expand_as(read)
+    else:
+        nothing = torch.zeros_like(read)
+        read = scale * read
+    gain = losses_of(kind, nothing, labels, weights)
+    gain = gain - losses_of(kind, read, labels, weights)
+    return scale if gain.mean() > gain.std() / len(gain) ** 0.5 else 0.0
+
+
+def folds_left_out(target: np.ndarray) -> range:
+    """The folds of units that are left out, one after the other: of many units, one."""
+    return range(FOLDS if len(target) < MANY_UNITS else 1)
 
 
 class Regression:
@@ -76,7 +125,7 @@ class Regression:
 
         The loss decides: the accuracy on few units has large steps, and often a tie.
         """
-        folds = range(FOLDS if len(target) < MANY_UNITS else 1)
+        folds = folds_left_out(target)
         step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
         features = features[::step]
         target = target[::step]
@@ -101,15 +150,38 @@ class Regression:
         inverse_penalties: Sequence[float],
     ) -> list[float]:
         """The loss on the units that are not `inner`, by regressions on those that are."""
-        known, left_out, _ = in_span(features[inner], features[~inner])
         truth = torch.from_numpy(target[~inner])
         losses = []
-        for c in inverse_penalties:
-            weight, bias = self._solved(known, target[inner], c, tol=1e-3)
-            scores = torch.from_numpy(left_out @ weight.T + bias)
+        for scores in self._scores(features, target, inner, inverse_penalties):
             read = readings(self.kind, scores)
             losses.append(loss_of(self.kind, read, truth, self.weights).item())
         return losses
+
+    def _scores(
+        self,
+        features: Any,
+        target: np.ndarray,
+        inner: np.ndarray,
+        inverse_penalties: Sequence[float],
+    ) -> Iterator[Tensor]:
+        known, left_out, _ = in_span(features[inner], features[~inner])
+        for c in inverse_penalties:
+            weight, bias = self._solved(known, target[inner], c, tol=1e-3)
+            yield torch.from_numpy(left_out @ weight.T + bias)
+
+    def held_out(
+        self, features: Any, target: np.ndarray, fold: np.ndarray, c: float
+    ) -> tuple[Tensor, Tensor]:
+        """The scores of units `[n_units, n_labels]`, each by a regression on the other folds, and
+        their labels. Of many units, those of one fold."""
+        scores: list[Tensor] = []
+        truth = []
+        for left_out in folds_left_out(target):
+            inner = fold != left_out
+            if not inner.all():
+                scores += self._scores(features, target, inner, [c])
+                truth.append(torch.from_numpy(target[~inner]))
+        return torch.cat(scores), torch.cat(truth)
 
     def fitted(
         self, features: Any, target: np.ndarray, c: float, **options: Any

@@ -75,6 +75,11 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     return {task: dict(sorted(of_task.items())) for task, of_task in tasks.items()}
 
 
+def result_of(scores: Scores) -> str:
+    """The name of the method that is the result of `finetune.py`: chosen before the test is read."""
+    return COMBINED if COMBINED in scores else PRETRAINED
+
+
 def with_best_baseline(scores: Scores) -> Scores:
     """The scores, with the score of the best method without a model added."""
     baselines = [scores[name] for name in BASELINES if name in scores]

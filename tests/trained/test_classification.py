@@ -24,7 +24,6 @@ from data.tasks.task import (
 )
 from tests.data.masking.helpers import generator
 from trained import classification, effort, regression
-from trained.baselines import by_ngrams, in_few_dimensions
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.comparison import compare, interval, verdict
@@ -38,7 +37,8 @@ from trained.examples import (
     token_ids,
     units,
 )
-from trained.regression import Regression
+from trained.ngrams import Ngrams, by_ngrams, in_few_dimensions
+from trained.regression import Regression, known_scale, readings
 from trained.task_results import NGRAMS, PRETRAINED
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -220,11 +220,12 @@ def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(
 def test_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, kind):
     tasks = {TEXT: of_first_letter, CHARACTER: of_letters, PAIR: of_equal_pairs}
     part, ids = units_of(with_ngrams, tasks[kind](40))
-    probe = probed(classifier(with_ngrams, kind=kind), ids, part.labels)
+    known = effort.Known(ids, part.labels, None)
+    probe = probed(classifier(with_ngrams, kind=kind), *known)
     ruinous = effort.STRONG | {"learning_rate": 10.0, "n_steps": 4}
     others = effort.STRONG | {"n_steps": 4}
     for efforts in ((ruinous, others), (others, ruinous), (ruinous, effort.FROZEN)):
-        choice = effort.chosen(probe, part, ids, efforts, seed=0)
+        choice = effort.chosen(probe, known, efforts, seed=0)
         assert choice.effort != ruinous
 
 
@@ -235,8 +236,7 @@ def test_being_too_certain_does_not_count_against_an_effort():
     doubtful = torch.where(torch.arange(100)[:, None] < 35, -0.5, 0.5) * right
 
     def loss(scores):
-        read = regression.readings(TEXT, scores)
-        return effort.calibrated_loss(TEXT, read, labels)
+        return regression.calibrated(TEXT, readings(TEXT, scores), labels)[0]
 
     assert nll_loss(certain.log_softmax(1), labels) > nll_loss(
         doubtful.log_softmax(1), labels
@@ -244,26 +244,46 @@ def test_being_too_certain_does_not_count_against_an_effort():
     assert loss(certain) < loss(doubtful)
 
 
-def test_the_share_of_ngrams_follows_what_they_know(plain):
-    """Nothing decides the first task for the model, and the text for the n-grams; and vice versa."""
-    part, ids = units_of(plain, of_first_letter(80))
-    same = [ids[0]] * len(ids)
-    probe = probed(classifier(plain), same, part.labels)
-    choice = effort.chosen(probe, part, same, [effort.FROZEN], seed=0)
-
-    assert choice.shares[1] > 0
-
+def test_ngrams_count_if_they_know_the_labels(plain):
+    part, _ = units_of(plain, of_first_letter(80))
     right = torch.eye(2)[part.all_labels]
-    combined = choice.combined(torch.zeros(len(right), 2), 9 * right)
-    assert combined.argmax(1).tolist() == part.all_labels.tolist()
+    nothing = torch.zeros(len(right), 2)
+    informed = by_ngrams(part, 2)
+    both = informed.beside(nothing, 1.0, 9 * right)
 
-    blind = Units(["same"] * len(part.texts), part.labels, TEXT)
-    probe = probed(classifier(plain), ids, part.labels)
-    choice = effort.chosen(probe, blind, ids, [effort.FROZEN], seed=0)
+    assert informed.scale > 0
+    assert both.argmax(1).tolist() == part.all_labels.tolist()
 
-    assert choice.shares[0] > 0
-    combined = choice.combined(9 * right, torch.zeros(len(right), 2))
-    assert combined.argmax(1).tolist() == part.all_labels.tolist()
+    for blind in (
+        Units(["same"] * len(part.texts), part.labels, TEXT),
+        units_of(plain, of_nothing(80))[0],
+    ):
+        ngrams = by_ngrams(blind, 2)
+        assert ngrams.scale == 0
+        assert torch.equal(ngrams.beside(right, 2.0, -right), 2 * readings(TEXT, right))
+
+
+def test_a_scale_is_that_of_calibrated_probabilities():
+    """Scores that are three times too certain, and some that know nothing."""
+    rng = generator(3)
+    scores = torch.randn(4_000, 3, generator=rng, dtype=torch.float64)
+    labels = scores.softmax(1).multinomial(1, generator=rng)[:, 0]
+    other = torch.randn(4_000, 3, generator=rng)
+
+    assert known_scale(TEXT, 2.83 * scores, labels) == pytest.approx(2.83**-1, abs=0.01)
+    assert known_scale(TEXT, other, labels) == 0
+
+
+def test_the_mean_of_two_numbers_is_weighted_by_their_precision():
+    given = torch.tensor([[0.0], [2.0], [4.0], [6.0]])
+    close = given + torch.tensor([[0.5], [-0.5], [0.5], [-0.5]])
+    ngrams = Ngrams(NUMBER, None, None, None, known_scale(NUMBER, close, given))
+
+    assert ngrams.scale == pytest.approx(4.0)
+    assert known_scale(NUMBER, 6 - given, given) == 0
+
+    both = ngrams.beside(given, 12.0, close)
+    assert torch.allclose(both, (3 * given + close).double() / 4)
 
 
 def test_a_long_text_is_read_to_its_end(plain):
@@ -273,12 +293,9 @@ def test_a_long_text_is_read_to_its_end(plain):
     ids = token_ids(texts, plain)
     start = Classifier(plain.model, 2, TEXT, plain.longest)
     probe = probed(start, ids, labels)
-    tuned = fine_tuned(probe, ids, labels, **FROZEN_TABLE, n_steps=4, seed=0)
 
     assert len(texts[0]) > 3 * plain.longest
-    for learned in (probe, tuned):
-        right = scores_of(learned, ids).argmax(1) == torch.cat(labels)
-        assert right.all()
+    assert (scores_of(probe, ids).argmax(1) == torch.cat(labels)).all()
 
 
 def test_the_windows_of_a_text_have_the_mean_and_the_maximum_of_all_its_tokens(plain):
@@ -317,11 +334,12 @@ def test_few_dimensions_give_the_scores_of_all_features():
         regression.fit(labelled, np.arange(15) % 3)
         return regression.decision_function(test)
 
-    fewer = in_few_dimensions(labelled, test)
+    known, axes = in_few_dimensions(labelled)
+    fewer = scores(known, test @ labelled.T @ axes)
 
-    assert fewer[0].shape == (15, 12)
+    assert known.shape == (15, 12)
 
-    np.testing.assert_allclose(scores(*fewer), scores(labelled, test), atol=1e-5)
+    np.testing.assert_allclose(fewer, scores(labelled, test), atol=1e-5)
 
 
 @pytest.mark.parametrize("n_labels", [2, 3])
@@ -466,7 +484,7 @@ def test_balanced_learners_find_a_rare_label(plain):
         for name, scores in (
             ("probe", scores_of(probe, texts)),
             ("tuned", scores_of(tuned, texts)),
-            ("n-grams", by_ngrams(part, test, 2, weights)),
+            ("n-grams", by_ngrams(part, 2, weights).scores(test.texts)),
         ):
             found = scores[is_rare].argmax(1) == 1
             recalls.setdefault(name, []).append(float(found.double().mean()))
@@ -611,6 +629,6 @@ def test_a_rare_label_lets_no_fit_of_the_baseline_fail():
     labels = [torch.tensor([int(i < 7)]) for i in range(64)]
     part = Units(texts, labels, TEXT)
     with warnings.catch_warnings(action="error"):
-        scores = by_ngrams(part, part, 2)
+        scores = by_ngrams(part, 2).scores(texts)
 
     assert scores.argmax(1).tolist() == part.all_labels.tolist()

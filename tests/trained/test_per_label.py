@@ -25,8 +25,7 @@ def test_scores_of_labels_are_those_of_scikit_learn(capsys):
 
     assert results["macro F1"] == pytest.approx(expected[2].mean())
     assert (
-        f"of the fine-tuned model: macro F1: {expected[2].mean():.3f}"
-        in capsys.readouterr().out
+        f"of the result: macro F1: {expected[2].mean():.3f}" in capsys.readouterr().out
     )
 
 
