@@ -121,6 +121,15 @@ def in_bfloat16(d_model: int) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=is_faster, cache_enabled=False)
 
 
+def excerpt(text: Tensor, longest: int, generator: torch.Generator) -> Tensor:
+    """A text of token ids; of one with more than `longest`, half as many from anywhere in it."""
+    if len(text) <= longest:
+        return text
+    size = longest // 2
+    begin = int(torch.randint(len(text) - size + 1, (1,), generator=generator))
+    return text[begin : begin + size]
+
+
 def fine_tuned(
     classifier: Classifier,
     texts: Sequence[Tensor],
@@ -131,7 +140,7 @@ def fine_tuned(
     **rates: Any,
 ) -> Classifier:
     """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its
-    linear layer stays. Only the first window of a long text is read.
+    linear layer stays. Of a text longer than a window, each step reads an `excerpt`.
 
     The `rates` are `learning_rate` and `table_learning_rate`, that of the n-gram table.
     """
@@ -142,10 +151,12 @@ def fine_tuned(
     if classifier.kind in OF_TOKENS:
         texts, _ = classifier.windows_of(texts)
         labels, _ = classifier.windows_of(labels)
-    texts = [text[: classifier.longest] for text in texts]
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs
-    lengths = torch.tensor([len(text) for text in texts]).view(-1, per_label).amax(1)
+    longest = classifier.longest or max(map(len, texts))
+    lengths = torch.tensor([len(text) for text in texts])
+    lengths[lengths > longest] = longest // 2
+    lengths = lengths.view(-1, per_label).amax(1)
     batches = [
         batch for _ in range(epochs) for batch in shuffled_batches(lengths, generator)
     ]
@@ -157,7 +168,8 @@ def fine_tuned(
             set_learning_rate(optimizers, min(warmed_up, (1 - progress) / (1 - WARMUP)))
             read: list[Tensor] = []
             for i in batch:
-                read += texts[per_label * i : per_label * (i + 1)]
+                some = texts[per_label * i : per_label * (i + 1)]
+                read += [excerpt(text, longest, generator) for text in some]
             target = pad_sequence([labels[i] for i in batch], True, NO_LABEL)
             with in_bfloat16(classifier.d_model):
                 scores = classifier(*padded(read))

@@ -24,7 +24,7 @@ from data.tasks.task import (
 )
 from tests.data.masking.helpers import generator
 from trained import classification, effort, regression
-from trained.classification import fine_tuned, probed
+from trained.classification import excerpt, fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.comparison import compare, interval, verdict
 from trained.examples import (
@@ -296,6 +296,18 @@ def test_a_long_text_is_read_to_its_end(plain):
 
     assert len(texts[0]) > 3 * plain.longest
     assert (scores_of(probe, ids).argmax(1) == torch.cat(labels)).all()
+
+
+def test_steps_of_fine_tuning_read_half_a_window_from_anywhere_in_a_long_text():
+    text = torch.arange(21)
+    begins = set()
+    for seed in range(200):
+        part = excerpt(text, 20, generator(seed))
+        begins.add(int(part[0]))
+        assert torch.equal(part, text[part[0] : part[0] + 10])
+
+    assert begins == set(range(12))
+    assert excerpt(text, 21, generator()) is text
 
 
 def test_the_windows_of_a_text_have_the_mean_and_the_maximum_of_all_its_tokens(plain):
