@@ -63,6 +63,8 @@ def convert(options: Namespace) -> int:
                 "a classifier of pairs of texts, of several labels, of numbers, or of words cannot"
                 " be exported: use it with predict.py"
             )
+        if source.ngrams is not None:
+            print("only the fine-tuned model is exported: its n-grams are left out")
     else:
         source = find_run(options.run, options.logs)
         if name == SENTENCE_TRANSFORMERS:

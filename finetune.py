@@ -13,8 +13,9 @@ python finetune.py RUN --task TASK --save FOLDER     keep the classifier:
 Compares the run's model (fine-tuned, and frozen below a linear probe) with the same model from
 scratch, a regression on character n-grams, both models together with the n-grams, and the most
 frequent label. Each is trained once per draw of labels, at the rate that is best on a part of these.
-Labels may be classes, several per text, one per character or word, or numbers. docs/tasks.md
-explains the tasks.
+The result is the fine-tuned model together with the n-grams, as far as the labelled texts show that
+these know the labels. Labels may be classes, several per text, one per character or word, or
+numbers. docs/tasks.md explains the tasks.
 """
 
 import shlex
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
     balanced = "every label counts the same, rare ones too: in the losses, by weights, and in the"
     balanced += " score, which is the mean recall over labels"
     parser.add_argument("--balanced", action="store_true", help=balanced)
-    save = "new folder for the fine-tuned classifier of the first draw"
+    save = "new folder for the classifier that is the result of the first draw"
     parser.add_argument("--save", type=Path, metavar="FOLDER", help=save)
 
     return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
@@ -92,19 +93,21 @@ def compare_models(options: Namespace) -> None:
             print(
                 f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more"
             )
-        results, (classifier, _, _) = compare(
+        results, (classifier, scale, ngrams) = compare(
             trained, task, options.labels, options.draws
         )
         key = f"balanced {name}" if task.balanced else name
         write_json(path, read_results(path) | {key: results}, indent=1)
         if options.save:
             facts = {"task": name, "labels": label_names(task), "results": results}
+            facts |= {"scale": scale, "ngrams": ngrams and ngrams.state()}
             save(options.save, run, classifier, **facts)
+            with_ngrams = " with its n-grams" if ngrams else ""
             predict = f"python predict.py {shlex.quote(str(options.save))}"
-            piped = rf"printf 'TEXT\tTEXT\n' | {predict}"
-            print(
-                f"the fine-tuned model of the first draw is saved: {piped if task.kind == PAIR else predict + ' TEXT'}"
-            )
+            example = f"{predict} TEXT"
+            if task.kind == PAIR:
+                example = rf"printf 'TEXT\tTEXT\n' | {predict}"
+            print(f"the first draw's fine-tuned model{with_ngrams} is saved: {example}")
 
     print(f"written to {path}")
     print_tasks(run.path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -20,6 +20,9 @@ from trained.examples import reading_of
 from trained.load import CLASSIFIER, Trained, load_initial
 from training.checkpoint import CheckpointError, Content, load_checkpoint, put_weights
 
+if TYPE_CHECKING:
+    from trained.ngrams import Ngrams
+
 OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
 
 
@@ -28,11 +31,24 @@ def is_label(value: Any) -> bool:
     return isinstance(value, str) and value == value.encode("utf-8", "ignore").decode()
 
 
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
 SCORES = {str: {"mean": float, "margin": (float, None)}}  # by method
+NGRAMS = {
+    "names": [str],
+    "idf": is_tensor,
+    "weight": is_tensor,
+    "bias": is_tensor,
+    "scale": float,
+}
 FACTS = {
     "task": is_label,
     "kind": lambda kind: kind in (*OF_TOKENS, TEXT, PAIR, CHOICE, LABELS, NUMBER),
     "labels": lambda labels: labels and matches(labels, [is_label]),
+    "ngrams": (NGRAMS, None, MISSING),
+    "scale": (float, MISSING),
     "results": {
         "labelled": is_size,
         "test": is_size,
@@ -54,6 +70,9 @@ class SavedClassifier(Trained):
     kind: str  # of its task
     labels: list[str]
     results: dict[str, Any]  # of the comparison with other models
+    # of the readings of the model, and the n-grams beside it
+    scale: float = 1.0
+    ngrams: "Ngrams | None" = None
 
     def scores(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The scores of texts `[batch, n_labels]`, or of characters `[batch, length, n_labels]`."""
@@ -68,6 +87,9 @@ class SavedClassifier(Trained):
         """
         reading = reading_of(texts, self.kind, self)
         scores = reading.of_units(scores_of(self.classifier, reading.ids))
+        if self.ngrams is not None:
+            of_ngrams = self.ngrams.scores(texts)
+            scores = self.ngrams.beside(scores, self.scale, of_ngrams)
         if self.kind == NUMBER:
             return list(scores.split(1))
         if self.kind == LABELS:
@@ -103,7 +125,7 @@ def check_new(path: Path, option: str) -> None:
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:
     """Write a new folder, complete or not at all. The `facts` are the other fields of
-    `SavedClassifier`. Raises OSError."""
+    `SavedClassifier`; `ngrams` is their `state()`. Raises OSError."""
     with TemporaryDirectory(prefix=".classifier-", dir=folder.parent) as temporary:
         part = Path(temporary) / folder.name
         part.mkdir()
@@ -124,10 +146,23 @@ def load_classifier(folder: Path) -> SavedClassifier:
     _ = trained.encoder  # refuse other architectures
     checkpoint = load_checkpoint(trained.run.path / CLASSIFIER)
     state = checked(checkpoint.state, FACTS, str(checkpoint.path), CheckpointError)
-    facts = {name: state[name] for name in FACTS}
+    facts = {name: state[name] for name in FACTS if name in state}
+    if facts.get("ngrams"):
+        facts["ngrams"] = read_ngrams(facts["kind"], facts["ngrams"])
     n_labels = len(facts["labels"])
     classifier = Classifier(trained.model, n_labels, facts["kind"], trained.longest)
     classifier.eval()
     put_weights(classifier.load_state_dict, checkpoint)
 
     return SavedClassifier(**vars(trained), classifier=classifier, **facts)
+
+
+def read_ngrams(kind: str, state: dict[str, Any]) -> "Ngrams":
+    try:
+        from trained.ngrams import of_state
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the classifier has n-grams, and {error.name} is not installed:"
+            " pip install -r requirements-finetune.txt"
+        ) from error
+    return of_state(kind, state)

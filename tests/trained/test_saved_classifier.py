@@ -4,6 +4,8 @@ onnxruntime."""
 import json
 import re
 import shutil
+import sys
+from dataclasses import replace
 from itertools import product
 
 import onnxruntime
@@ -15,10 +17,12 @@ import evaluate
 import export
 import finetune
 import predict
+from data.tasks.task import TEXT
 from model import modeling_folio
 from tests.conftest import written
 from tests.trained.conftest import csv_of_animals
 from trained import classifier, model_card
+from trained.regression import readings
 from trained.saved_classifier import CLASSIFIER, load_classifier
 from training.checkpoint import Content, load_checkpoint
 
@@ -159,6 +163,29 @@ def test_other_scripts_say_that_it_is_a_classifier(folder, refusal):
     assert "is a classifier: name a run" in refusal(evaluate.main, folder)
 
 
+@of_texts
+def test_ngrams_are_saved_beside_the_model(folder, tmp_path, refusal, monkeypatch):
+    """They are those that were learned, and they count."""
+    saved = load_classifier(folder)
+    alone = replace(saved, ngrams=None).probabilities(TEXTS)
+    both = torch.cat(saved.probabilities(TEXTS))
+    of_ngrams = saved.ngrams.scores(TEXTS)
+
+    assert of_ngrams.argmax(1).tolist() == [0, 1, 0]
+
+    total = saved.scale * readings(TEXT, torch.cat(alone).log())
+    total = total + saved.ngrams.scale * readings(TEXT, of_ngrams)
+    assert torch.allclose(both, total.softmax(1), atol=1e-5)
+
+    state = saved.ngrams.state() | {"weight": None}
+    assert "ngrams" in refusal(
+        predict.main, changed(folder, tmp_path, {"ngrams": state}), "the cat"
+    )
+
+    monkeypatch.setitem(sys.modules, "trained.ngrams", None)
+    assert "requirements-finetune.txt" in refusal(predict.main, folder, "the cat")
+
+
 @of_both_kinds
 def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert (
@@ -175,7 +202,8 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     model = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
 
-    ours = torch.cat(saved.probabilities(TEXTS))
+    # the export has no n-grams
+    ours = torch.cat(replace(saved, ngrams=None).probabilities(TEXTS))
     for side in ("left", "right"):
         inputs = tokenizer(TEXTS, padding=True, padding_side=side, return_tensors="pt")
         with torch.no_grad():
