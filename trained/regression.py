@@ -84,7 +84,7 @@ def calibrated(
 def known_scale(
     kind: str, scores: Tensor, labels: Tensor, weights: Tensor | None = None
 ) -> float:
-    """The scale of scores; 0 if they are not better, by more than a standard error, than knowing
+    """The scale of scores; 0 if they are not better, by more than two standard errors, than knowing
     nothing about the labels `[n_units]`."""
     read = readings(kind, scores)
     scale = calibrated(kind, read, labels, weights)[1]
@@ -95,7 +95,7 @@ def known_scale(
         read = scale * read
     gain = losses_of(kind, nothing, labels, weights)
     gain = gain - losses_of(kind, read, labels, weights)
-    return scale if gain.mean() > gain.std() / len(gain) ** 0.5 else 0.0
+    return scale if gain.mean() > 2 * gain.std() / len(gain) ** 0.5 else 0.0
 
 
 def folds_left_out(target: np.ndarray) -> range:
