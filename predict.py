@@ -1,5 +1,5 @@
-r"""Fill the blanks of a text with a trained run, score texts, compare them by vectors, or classify texts
-with a classifier that finetune.py has saved.
+r"""Fill the blanks of a text with a trained run, score texts, compare them by their vectors, or
+classify texts with a classifier that finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"    RUN: a folder, a uuid or its first characters, or last
 python predict.py RUN < texts.txt              one text per line, one filled line each
@@ -11,9 +11,9 @@ python predict.py RUN --score < texts.txt      one line per text: the log-likeli
 python predict.py FOLDER < texts.txt           one text per line; prints its label, one line per
                                                labelled piece, or a line with a tag per word
 python predict.py RUN --vectors out.npy < texts.txt
-                                               one vector per text: float32 [n_texts, d_model]
-python predict.py RUN --search "a text" FILE   the lines of FILE whose vectors have the highest cosines
-                                               with that of the text; --column for tables
+                                               one vector per line, float32 [n_texts, d_model]
+python predict.py RUN --search "a text" FILE   the lines of FILE whose vectors have the highest
+                                               cosine with that of the text; --column for tables
 python predict.py --serve RUN                  one answer per line of JSON, as the page /try asks
 
 A blank is _ or [MASK], or the STRING of --blank: one character, or one token of a run with other
@@ -27,8 +27,8 @@ and probability, with --score the columns score and score_per_character. All els
 table whose first line begins with { is JSON lines. Any other is CSV or TSV, and its first line names
 the columns. A FILE that ends with .gz or .zst is unpacked; other endings do not count.
 
-A text that is longer than the windows in training is read in overlapping pieces. Its vector is the mean
-of the vectors of pieces that do not overlap, weighted by their tokens.
+A text that is longer than the windows in training is read in overlapping pieces. Its vector is the
+mean of the vectors of pieces that do not overlap, weighted by their tokens.
 """
 
 import os
@@ -185,8 +185,8 @@ def check(options: Namespace) -> None:
     refused = {
         "serve": ("texts", "json", "column", "score", "raw", *of_blanks, *of_vectors),
         "vectors": ("search", "score", "json", *of_blanks),
-        "search": ("score", "blank", "unknown"),
-        "column": () if options.search else ("json", "top"),
+        "search": ("score", "json", "blank", "unknown"),
+        "column": ("json",) if options.search else ("json", "top"),
         "score": of_blanks,
     }
     for option, others in refused.items():

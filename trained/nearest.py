@@ -13,8 +13,8 @@ from runs.files import write_atomically
 from runs.terminal import in_one_line
 from trained.load import Trained
 from trained.piped import Item, read_until_error
-from trained.printed import as_json, unknown_in
-from trained.similarity import isotropy, nearest, whitening_of
+from trained.printed import unknown_in
+from trained.similarity import isotropy, nearest, whitened
 from trained.template import Notation, ids_of
 from trained.vectors import vectors_of
 
@@ -62,12 +62,7 @@ def print_nearest(
     *of_texts, query = vectors
     for i, cosine in nearest(query, np.array(of_texts), options.top or N_NEAREST):
         item, text = items[i]
-        if options.json:
-            print(
-                as_json({"cosine": round(cosine, 4), "place": item.name, "text": text})
-            )
-        else:
-            print(f"{cosine:.4f}\t{item.name}\t{in_one_line(text[:LONGEST_SHOWN])}")
+        print(f"{cosine:.4f}\t{item.name}\t{in_one_line(text[:LONGEST_SHOWN])}")
 
     return notes
 
@@ -88,6 +83,6 @@ def encoded(
     if options.whiten and not told:
         raise ConfigError("--whiten needs two texts that differ")
     if options.whiten:
-        vectors = whitening_of(of_sample)(vectors)
+        vectors = whitened(vectors, of_sample)
 
     return vectors, unknown_in(ids, trained.vocabulary)

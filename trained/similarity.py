@@ -1,32 +1,19 @@
 """How alike vectors of texts are: cosines, and how much of them all texts have in common."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 LEAST_SHRINKAGE = 0.01
 
 
-class Whitening(NamedTuple):
-    """Makes the components of vectors uncorrelated, with a variance of 1 (Su et al. 2021)."""
-
-    mean: np.ndarray  # [d]
-    matrix: np.ndarray  # [d, d]
-
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """Float32 `[..., d]`."""
-        return ((vectors - self.mean) @ self.matrix).astype(np.float32)
-
-
-def whitening_of(vectors: np.ndarray) -> Whitening:
-    """The whitening of vectors `[n, d]`, which are not all equal.
+def whitened(vectors: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    """Vectors `[..., d]` whose components are uncorrelated in a sample `[n, d]`, with a mean of 0 and
+    a variance of 1 (Su et al. 2021). The vectors of the sample are not all equal.
 
     The covariance is shrunk towards a multiple of the identity, as Ledoit and Wolf (2004) estimate.
     Without that, all pairs of fewer than `d` texts would have the same cosine.
     """
-    x = vectors.astype(np.float64)
-    mean = x.mean(0)
-    x -= mean
+    mean = sample.mean(0, dtype=np.float64)
+    x = sample - mean
     n, d = x.shape
     covariance = x.T @ x / n
     variance = np.trace(covariance) / d
@@ -36,8 +23,9 @@ def whitening_of(vectors: np.ndarray) -> Whitening:
     shrinkage = np.clip(noise / max(spread, 1e-300), LEAST_SHRINKAGE, 1)
     shrunk = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(d)
     variances, axes = np.linalg.eigh(shrunk)
+    matrix = axes / np.sqrt(variances) @ axes.T
 
-    return Whitening(mean, axes / np.sqrt(variances) @ axes.T)
+    return ((vectors - mean) @ matrix).astype(np.float32)
 
 
 def units_of(vectors: np.ndarray) -> np.ndarray:
@@ -61,7 +49,7 @@ def isotropy(vectors: np.ndarray) -> str:
         return ""
     plain = mean_cosine(vectors)
     centered = mean_cosine(vectors - vectors.mean(0))
-    white = mean_cosine(whitening_of(vectors)(vectors))
+    white = mean_cosine(whitened(vectors, vectors))
     return f"mean cosine of two texts: {plain:.3f}; centered {centered:.3f}; whitened {white:.3f}"
 
 
