@@ -223,9 +223,6 @@ class HuggingFaceModel(MaskedLanguageModel):
         self.head: Any = model
         longest = model.config.max_position_embeddings - self.encoder.first_position
         self.max_seq_len = longest - 2  # without [CLS] and [SEP]
-        self._first_names: dict[int, str] = {}
-        for name, weight in self.named_parameters(remove_duplicate=False):
-            self._first_names.setdefault(id(weight), name)
         self.register_state_dict_post_hook(_without_copies)
         self.register_load_state_dict_pre_hook(_with_copies)
 
@@ -234,9 +231,10 @@ class HuggingFaceModel(MaskedLanguageModel):
 
     def copies(self) -> dict[str, str]:
         """The names of tied weights, each with the first name of the same weight."""
+        first_names: dict[Tensor, str] = {}
         names = {}
         for name, weight in self.named_parameters(remove_duplicate=False):
-            first = self._first_names[id(weight)]
+            first = first_names.setdefault(weight, name)
             if first != name:
                 names[name] = first
         return names

@@ -18,6 +18,7 @@ from data.vocabulary import Vocabulary
 from runs.files import write_atomically
 from trained.load import Trained
 from trained.model_card import card
+from trained.saved_classifier import SavedClassifier
 from training.evaluation import evaluating
 
 TOLERANCE = 2e-5  # of logits, as a share of the largest
@@ -96,8 +97,12 @@ def export_checkpoint(trained: Trained, folder: Path) -> None:
     """Write a folder that transformers opens without code of Folio's: the class, the tokenizer and
     the tokens of the checkpoint that the run began with, and the run's weights.
 
-    Raises ConfigError if the run has n-grams, which the class has not.
+    Raises ConfigError for a classifier, and if the run has n-grams, which the class has not.
     """
+    if isinstance(trained, SavedClassifier):
+        raise ConfigError(
+            "the classifiers of transformers are others: export the run, and fine-tune it there"
+        )
     if trained.encoder.ngrams is not None:
         raise ConfigError("model.ngrams: no class of transformers has n-grams")
     kept = Path(trained.values["data.tokens"])

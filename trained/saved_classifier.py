@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from configs import hugging_face
 from configs.keys import ConfigError
 from data.tasks.task import CHOICE, LABELS, NUMBER, OF_TOKENS, PAIR, TEXT
 from runs.run_folder import RunFolder
@@ -131,8 +132,9 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        if run.code_path.is_dir():
-            shutil.copytree(run.code_path, part / run.code_path.name)
+        for kept in (run.code_path, run.path / hugging_face.FOLDER):
+            if kept.is_dir():
+                shutil.copytree(kept, part / kept.name)
         content = Content.of(
             classifier.state_dict(), {"kind": classifier.kind, **facts}
         )

@@ -1,5 +1,7 @@
 """`--init-from hf:FOLDER`: checkpoints of transformers are trained, measured and exported."""
 
+import json
+
 import pytest
 import torch
 import transformers
@@ -8,10 +10,14 @@ from torch.nn.functional import cross_entropy
 import evaluate
 import experiment
 import export
+import finetune
+import predict
 from configs.experiment import configs_of
 from data.batch import IGNORED_LABEL
 from tests.checkpoints import CLASSES, checkpoint
 from tests.conftest import check_resumes, dotted, only_run, written
+from tests.trained.conftest import csv_of_animals
+from trained.answers import answers
 from trained.load import load_trained
 
 HEADLESS = "bert without head"
@@ -286,3 +292,33 @@ def test_strategies_mask_whole_words(folder, start, lines_file):
             n_cut = len(parts)
             assert n_cut <= 1  # the last of a window is masked in part
     assert n_words > 5
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_run_becomes_a_classifier(folder, start, tmp_path, printed, refusal):
+    """Which is complete without the run and the checkpoint."""
+    csv_file = csv_of_animals(tmp_path / "animals.csv")
+    trained, _ = start(folder)
+    saved = tmp_path / "classifier"
+    words = ("--task", csv_file, "--labels", 16, "--draws", 1, "--save", saved)
+
+    printed(finetune.main, trained.run.path, *words)
+    trained.run.path.rename(tmp_path / "gone")
+
+    assert {"cat", "dog"} & set(printed(predict.main, saved, "the cat sat").split())
+    line = refusal(export.main, saved, "--to", "huggingface", tmp_path / "exported")
+    assert "export the run" in line
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_blanks_are_filled_as_by_transformers(folder, start, tmp_path):
+    trained, _ = start(folder, training__max_steps=20)
+    back = tmp_path / "back"
+    export.main([str(trained.run.path), "--to", "huggingface", str(back)])
+    text = "the cat [MASK] on the mat."
+    expected = transformers.pipeline("fill-mask", str(back), top_k=5)(text)
+
+    (line,) = answers(trained, [json.dumps({"text": text, "top": 5}).encode()])
+
+    tokens = [guess["token_str"].removeprefix("##") for guess in expected]
+    assert [name.strip() for name, _ in json.loads(line)["candidates"][0]] == tokens
