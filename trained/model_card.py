@@ -200,16 +200,18 @@ def losses_of(trained: Trained) -> str:
     accuracy = best["accuracy.valid"]
     correct = "unknown" if accuracy is None else f"{accuracy:.1%}"
 
-    held_out = "in the last 10% of the text"
+    held_out = "the last 10% of the text"
     if trained.run.corpus().get("contents"):
-        held_out = "in the validation documents"
+        held_out = "the validation documents"
+    if "validation_windows" in best:
+        held_out = f"{best['validation_windows']} windows of {held_out}"
 
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|
 | {best["loss.valid"]:.4f} nats | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} |
 
-`loss.valid` is the mean cross-entropy of masked tokens {held_out}, which training never
+`loss.valid` is the mean cross-entropy of masked tokens in {held_out}, which training never
 sees. 15% of the tokens, 38 of 256, are replaced by `[MASK]`."""
 
 

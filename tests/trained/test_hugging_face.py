@@ -71,6 +71,14 @@ def test_the_card_of_a_run_without_figures_says_so(rows, text):
     assert text in losses_of(SimpleNamespace(run=run))
 
 
+def test_the_card_says_how_many_windows_its_loss_is_of():
+    run = SimpleNamespace(
+        metrics=lambda: [ROW | {"validation_windows": 64}], corpus=dict
+    )
+    card = losses_of(SimpleNamespace(run=run))
+    assert "64 windows of the last 10%" in card
+
+
 def test_the_card_of_a_run_on_documents_says_what_they_were():
     corpus = {"name": "a.jsonl", "sha256": "0", "contents": "4,278 documents"}
     run = SimpleNamespace(metrics=lambda: [ROW], corpus=lambda: corpus)
