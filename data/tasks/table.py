@@ -22,6 +22,8 @@ COLUMNS = {
 }
 LABEL_COLUMNS = ("label", "labels", "number", "tags")
 SEPARATOR = "|"  # of several labels
+OF_A_LABEL = "label:"  # begins the names of columns that say whether a text has a label
+YES_OR_NO = {"1": True, "true": True, "0": False, "false": False, "": False}
 SIZE = 2**20  # bytes that are read at once
 SPLITS = ("", "train", "test")
 
@@ -31,13 +33,21 @@ def from_table(path: Path) -> Task:
     `label`; `text_a`, `text_b` and `label` for pairs of texts; `text` and `number`; `text` and
     `tags`, with one tag per word and a space between two, or a list of JSON; or `text` and
     `labels`, where `labels` has one character per character of the text, or any number of labels
-    with | between them, or in a list of JSON. Other columns are not read.
+    with | between them, or in a list of JSON, or a column `label:NAME` for each label, with 1 or 0.
+    Other columns are not read.
 
     A column `split` may say train or test. Otherwise the first 70% of the texts of each label are
     for training. A test text that is also a training text is left out. Raises CorpusError if the
     file is missing or not as above.
     """
-    rows = _read(path)
+    rows = []
+    for number, row in enumerate(_read(path), start=1):
+        try:
+            rows.append(row | _labels_in_columns(row))
+        except KeyError as error:
+            raise CorpusError(
+                f"row {number} of {path}: {error} in a column {OF_A_LABEL}NAME: write 1 or 0"
+            ) from error
     columns = list(dict.fromkeys(name for row in rows for name in row if name))
     kinds = [kind for kind, names in COLUMNS.items() if names <= {*columns}]
     if len(kinds) != 1:
@@ -75,6 +85,19 @@ def _read(path: Path) -> list[dict[str, Any]]:
             f"cannot read {path} ({error.strerror or error}): give a CSV, TSV or JSON lines file,"
             " or the name of a task"
         ) from error
+
+
+def _labels_in_columns(row: dict[str, Any]) -> dict[str, list[str]]:
+    """The field `labels` of a row with a column for each label. Raises KeyError for a value that is
+    not yes or no."""
+    columns = [name for name in row if name and name.startswith(OF_A_LABEL)]
+    if not columns:
+        return {}
+    names = []
+    for column in columns:
+        if YES_OR_NO[_text(row[column])]:
+            names.append(column.removeprefix(OF_A_LABEL))
+    return {"labels": names}
 
 
 def has_several(rows: list[dict[str, Any]]) -> bool:

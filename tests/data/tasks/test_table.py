@@ -134,6 +134,17 @@ def test_several_labels_may_be_a_list(tmp_path):
     assert [example.label for example in task.pool[:3]] == [(), ("b",), ("a", "b")]
 
 
+def test_each_label_may_have_a_column(tmp_path):
+    header = "text,label:a,label:b"
+    rows = [f"a{i},{i % 2},{'false' if i % 3 else 'true'}" for i in range(20)]
+    task = table(tmp_path, header, *rows)
+
+    assert task.kind == LABELS
+    assert [example.label for example in task.pool[:3]] == [("b",), ("a",), ()]
+    with pytest.raises(CorpusError, match="row 21"):
+        table(tmp_path, header, *rows, "a,maybe,0")
+
+
 def test_a_separator_may_be_the_label_of_a_character(tmp_path):
     task = table(tmp_path, "text,labels", *rows_of_each_label("{label}{i},{label}|", 9))
     assert (task.kind, task.labels) == (CHARACTER, ["x", "y", "|"])
