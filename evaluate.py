@@ -62,13 +62,13 @@ def measure_runs(options: Namespace) -> None:
     runs = [find_run(name, options.logs) for name in names]
     if options.tasks:
         for run in runs:
-            print(f"\n{run.path.parent.name}/{run.path.name}")
-            print_tasks(run.path)
+            print(f"\n{run.name}")
+            print_tasks(run.results)
         return
 
     n_threads = torch.get_num_threads()
     measured = []
-    for run in {run.path: run for run in runs}.values():
+    for run in {run.results: run for run in runs}.values():
         trained = load(run, best_device(), *corpora)
         choose_threads(trained, n_threads)
         measured.append(measure(trained, options.writing))
@@ -82,7 +82,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     vocabulary = trained.vocabulary
     data = trained.data()
     validation = data.validation_set
-    print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
+    print(f"\n{run.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
     seq_len = validation.windows.shape[1]
     protocol = evaluate(
@@ -154,7 +154,7 @@ def measures_of(
 
 
 def save(trained: Trained, results: Results) -> None:
-    folder = trained.run.path
+    folder = trained.run.results
     path = folder / "evaluation.json"
     earlier = read_object(path, {}) if path.exists() else {}
     # With the same loss, what an earlier --writing measured is kept. Last digits depend on the

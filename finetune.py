@@ -81,8 +81,10 @@ def compare_models(options: Namespace) -> None:
     trained = load_trained(options.run, options.logs, options.corpus)
     run = trained.run
     _ = trained.encoder  # refuse other architectures before anything is trained
-    path = run.path / f"tasks-{options.labels}.json"
-    for each in run.path.glob("tasks-*.json"):  # the table at the end shows all of them
+    path = run.results / f"tasks-{options.labels}.json"
+    for each in run.results.glob(
+        "tasks-*.json"
+    ):  # the table at the end shows all of them
         read_results(each)  # refuse a damaged file before anything is trained
     n_threads = torch.get_num_threads()
     for name, task in tasks_named(options.task, trained):
@@ -110,7 +112,7 @@ def compare_models(options: Namespace) -> None:
             print(f"the first draw's fine-tuned model{with_ngrams} is saved: {example}")
 
     print(f"written to {path}")
-    print_tasks(run.path)
+    print_tasks(run.results)
 
 
 if __name__ == "__main__":

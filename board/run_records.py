@@ -208,6 +208,7 @@ class RunRecords:
             "pieces": pieces,
             "knobs": knobs,
             "is_here": folder is not None,
+            "kept": RunFolder(folder).kept() if folder else [],
         }
 
     def folder(self, uuid: str) -> Path | None:

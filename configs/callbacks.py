@@ -16,6 +16,7 @@ from data.protocol import WINDOW_LEN
 from data.references.losses import unigram_loss, without_counting
 from data.references.process import References
 from data.text.report import text_report
+from data.vocabulary import SEP
 from data.windows import WindowBatch
 from data.windows.pairs import held_out_pairs
 from data.windows.prefetch import Prefetched
@@ -31,6 +32,7 @@ from training.callbacks.compiler import Compiler
 from training.callbacks.data_waiting import DataWaiting
 from training.callbacks.evaluation_budget import EvaluationBudget
 from training.callbacks.health_checks import MASKED_BY, HealthChecks
+from training.callbacks.history import History
 from training.callbacks.knobs import KnobPanel
 from training.callbacks.pair_accuracy import PairAccuracy
 from training.callbacks.per_character import PerCharacter
@@ -42,8 +44,11 @@ from training.callbacks.text_report import TextReport
 from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
+from training.marks import mark_of
 from training.switches.compiler import let_compiled_code_change_threads
 from training.tracking import Tracking
+
+WORD_SAMPLE = 2**18  # tokens of the validation text, in which words are counted
 
 
 def callbacks_of(
@@ -73,6 +78,8 @@ def callbacks_of(
     callbacks.append(
         in_all_processes(KnobPanel)(tracker.wanted_knobs if tracker else None)
     )
+    if c.checkpoint.keep_at:
+        callbacks.append(history(c, run))
     masked_by = f"data.batches={c.data.batches}" if c.data.batches else MASKED_BY
     callbacks.append(HealthChecks(losses["unigram"], masked_by))
     callbacks.append(WeightNorm())
@@ -146,6 +153,14 @@ def recorder(c: Configs, run: RunFolder) -> Recorder:
     )
     in_background = c.torch_device.type != "cpu" and not is_sharded(c)
     return in_all_processes(Recorder)(run, facts, in_background=in_background)
+
+
+def history(c: Configs, run: RunFolder | None) -> History:
+    marks = [mark_of(value) for value in c.checkpoint.keep_at]
+    sample = c.data.validation_ids[:WORD_SAMPLE]
+    text = c.data.vocabulary.decode(sample).replace(SEP, " ")
+    tokens_per_word = len(sample) / max(1, len(text.split()))
+    return in_all_processes(History)(run, marks, tokens_per_word)
 
 
 def prompts(c: Configs) -> list[str]:

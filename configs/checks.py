@@ -8,6 +8,7 @@ from configs.keys import ConfigError, did_you_mean
 from configs.strategies import STRATEGY_NAMES
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
+from training.marks import mark_of
 from training.schedule import masking_rates
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -58,6 +59,11 @@ def check(values: dict[str, Any]) -> None:
     _check_mixture(values)
     _check_objective(values)
     _check_windows(values)
+    for mark in values["checkpoint.keep_at"]:
+        try:
+            mark_of(mark)
+        except ValueError as error:
+            raise ConfigError(f"checkpoint.keep_at: {error}") from error
     for reference in values["callbacks"]:
         _check_reference("callbacks", reference)
     if values["data.batches"]:

@@ -38,6 +38,13 @@ class CheckpointConfigs(Branch):
     every_seconds: Annotated[
         float, Key("seconds between checkpoints", above=0, resume=True)
     ] = 60.0
+    keep_at: Annotated[
+        list,
+        Key(
+            "tokens, or steps or words, after which weights are kept: [1M, 5M, 1000 steps, 2M words]",
+            resume=True,
+        ),
+    ] = []
 
 
 class SampleConfigs(Branch):

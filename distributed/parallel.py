@@ -29,6 +29,7 @@ from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.evaluation_budget import EvaluationBudget
+from training.callbacks.history import History
 from training.callbacks.knobs import KnobPanel, Request
 from training.callbacks.recorder import Recorder
 from training.checkpoint import Content, has_shards, is_sharded
@@ -37,6 +38,7 @@ from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.learning_step import LearningStep
 from training.loop import Now, Trainer
+from training.marks import Mark
 from training.muon import Muon, orthogonal
 from training.objective import Outcome, Sums
 from training.optimizers import local
@@ -373,6 +375,29 @@ class RowWriter(InAllProcesses, Callback):
             trainer.is_best_written = help_to_write(tensors, self.processes)
 
 
+class ParallelHistory(InAllProcesses, History):
+    """Keeps sharded weights together with the other processes."""
+
+    def keep(self, trainer: Trainer, mark: Mark) -> None:
+        weights = trainer.model.state_dict()
+        is_shared = has_shards(weights.values())
+        if not self.processes.is_first:
+            if is_shared:
+                help_to_write(weights, self.processes)
+            return
+        try:
+            super().keep(trainer, mark)
+        finally:
+            if is_shared:
+                self.processes.from_first(True)
+
+    def write(self, content: Content, path: Path) -> None:
+        if has_shards(content.tensors.values()):
+            save_together(content, self.processes, path)
+        else:
+            super().write(content, path)
+
+
 PARALLEL: dict[type, Callable[..., Any]] = {
     Update: ParallelUpdate,
     LearningStep: ParallelStep,
@@ -381,6 +406,7 @@ PARALLEL: dict[type, Callable[..., Any]] = {
     Trainer: ParallelTrainer,
     Recorder: ParallelRecorder,
     RowWriter: RowWriter,
+    History: ParallelHistory,
     Evaluator: parallel_evaluator,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,

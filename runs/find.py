@@ -1,4 +1,5 @@
-"""Finds runs by name: a folder, a uuid or an unambiguous prefix of one, or `last`."""
+"""Finds runs by name: a folder, a uuid or an unambiguous prefix of one, or `last`; and with `@5M`
+behind it, at a checkpoint of their history."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -24,13 +25,24 @@ def all_runs(logs: Path) -> list[RunFolder]:
 
 
 def find_run(name: str, logs: Path) -> RunFolder:
-    """The run called `name`: a folder, a uuid or an unambiguous prefix of one, or `last`.
+    """The run called `name`: a folder, a uuid or an unambiguous prefix of one, or `last`. With `@5M`
+    behind it, the run at that checkpoint of its history.
 
     Raises RunFolderError with a list of the runs if no run or several match.
     """
     with suppress(OSError):  # the name may be too long for a path
         if any(Path(name, file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
+
+    whole, at, kept = name.rpartition("@")
+    if at:
+        run = find_run(whole, logs)
+        if kept not in run.kept():
+            names = ", ".join(run.kept()) or "none: checkpoint.keep_at makes them"
+            raise RunFolderError(
+                f"{run.path} has no checkpoint {kept[:100]!r}: it kept {names}"
+            )
+        return RunFolder(run.path, kept)
 
     runs = all_runs(logs)
     if name == "last" and runs:

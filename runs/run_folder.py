@@ -52,8 +52,11 @@ class RunFolder:
     schema.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, kept: str = ""):
+        """With `kept`, it stands for the run at that checkpoint of its history."""
         self.path = path
+        self.suffix = f"@{kept}" if kept else ""
+        self.name = f"{path.parent.name}/{path.name}{self.suffix}"
         self.about_path = path / "about.json"
         self.status_path = path / "status.json"
         self.config_path = path / "config.yaml"
@@ -63,6 +66,10 @@ class RunFolder:
         self.plan_path = path / "plan.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
+        name = f"at-{kept}" if kept else "best"
+        self.weights_path = self.checkpoints / f"{name}.safetensors"
+        # the folder for measurements of these weights
+        self.results = path / name if kept else path
         self.code_path = path / "code"
         self._growing = [path / name for name in GROWING]
         self.metrics_path, self.hardware_path, self.events_path, self.log_path = (
@@ -114,6 +121,14 @@ class RunFolder:
         return max(
             (path.stat().st_mtime for path in files if path.exists()), default=0.0
         )
+
+    def kept(self) -> list[str]:
+        """The names of the checkpoints of the run's history, such as 5M, oldest first."""
+        paths = sorted(
+            self.checkpoints.glob("at-*.safetensors"),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
+        return [path.stem.removeprefix("at-") for path in paths]
 
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key; `--config` with this file repeats the run."""

@@ -47,7 +47,7 @@ def copy_weights(
     of the models differ, or if the vocabulary lacks a character; CheckpointError if the weights are
     damaged.
     """
-    path = run.checkpoints / "best.safetensors"
+    path = run.weights_path
     config = {key: setting.default for key, setting in SETTINGS.items()}
     config |= config_of(run, say=lambda line: None)
     weights = load_checkpoint(path).weights

@@ -108,7 +108,7 @@ def load(run: RunFolder, device: str = "cpu", corpus: str | None = None) -> Trai
     """Load a run's keys, vocabulary and best weights; `corpus` is the path of its text if that has
     moved. Raises InputError if one of its files is missing or damaged."""
     trained = load_initial(run, device, corpus)
-    weights = run.checkpoints / "best.safetensors"
+    weights = run.weights_path
     if not weights.exists():
         if run.metrics():
             raise RunFolderError(

@@ -106,7 +106,11 @@ def print_side_by_side(measured: Sequence[Measured]) -> None:
 def print_comparison(measured: Sequence[Measured]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
     configs = [
-        each.trained.values | {"device": each.trained.run.config().get("device")}
+        each.trained.values
+        | {
+            "device": each.trained.run.config().get("device"),
+            "weights": each.trained.run.weights_path.stem,
+        }
         for each in measured
     ]
     for name in measured[0].window_losses:

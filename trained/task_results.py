@@ -69,7 +69,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
 
     if not tasks:
         raise ConfigError(
-            f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all"
+            f"{folder.name} has learned no task: run python finetune.py RUN --task all"
         )
 
     return {task: dict(sorted(of_task.items())) for task, of_task in tasks.items()}

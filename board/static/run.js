@@ -27,7 +27,7 @@ const charts = el("div.small");
 const smalls = {};
 const [yours, others, nOthers] = [el("tbody"), el("tbody"), el("summary")]; // keys
 const log = el("pre", { tabIndex: 0 });
-const note = el("p.quiet");
+const [note, kept] = [el("p.quiet"), el("p.quiet")];
 
 function smallChart(name, content) {
   const style = `order: ${name in USAGE ? 2 : +!FIRST.includes(name)}`; // the hardware comes last
@@ -205,6 +205,8 @@ function draw(found) {
   title.replaceChildren(nameOf(run), " ", stateOf(run));
   const missing = run.is_here ? "" : " is not on this machine: labml's page has the curves";
   note.textContent = `${run.name} · ${run.uuid} · ${run.folder}${missing}`;
+  const names = run.kept.map((name) => `${run.uuid.slice(0, 12)}@${name}`);
+  kept.textContent = names.length ? `Kept checkpoints: ${names.join(", ")}` : "";
   drawKeys();
   drawKnobs();
   if (!isGrown && figures.children.length) return;
@@ -224,6 +226,6 @@ const shownKeys = card("Keys, yours first", el("table", yours), el("details", nO
 const side = el("div", card("Samples", el("label.slider", when, slider), sample, legend), shownKeys);
 document.getElementById("labml").href = "?labml";
 const wide = el("div.wide", el("section.card", loss), side);
-frame("Run", title, note, figures, knobs, axes, wide, charts, card("Log", log));
+frame("Run", title, note, kept, figures, knobs, axes, wide, charts, card("Log", log));
 const starts = () => new URLSearchParams(Object.entries(files).map(([name, { to }]) => [name, to]));
 live(() => `runs/${uuid}?${starts()}`, draw);

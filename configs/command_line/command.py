@@ -151,6 +151,10 @@ def parse(arguments: list[str]) -> Command:
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
+    if run.suffix:
+        raise ConfigError(
+            f"--resume continues a run from its last checkpoint: use --init-from {name}"
+        )
     logs = run.path.parent.parent  # the folder may have moved
     config = DEFAULTS | config_of(run)
     if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(
@@ -184,10 +188,12 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     logs = logs_folder(overridden.get("logs", "logs"))
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
+    name += run.suffix
     initial = {"initial_weights": name} | inherited(run, overridden)
     config = config_of(run) | {"logs": DEFAULTS["logs"]}
     values = read_tokens(resolve(config, overridden | initial))
-    source = f"init-from {name}: its config and its best weights"
+    which = "its" if run.suffix else "its best"
+    source = f"init-from {name}: its config and {which} weights"
     return Command(values, overridden, source, logs, n_seeds)
 
 

@@ -35,7 +35,8 @@ def run_parser(
     parser.add_argument(
         name,
         metavar="RUN",
-        help="a folder, a uuid or its first characters, or last",
+        help="a folder, a uuid or its first characters, or last; RUN@5M: at a checkpoint that"
+        " checkpoint.keep_at kept",
         **options,
     )
     return parser

@@ -9,8 +9,8 @@ from distributed import saving
 from distributed.processes import Processes
 from tests.conftest import configs_for
 from tests.distributed import steps
-from tests.distributed.conftest import KEYS
-from training.checkpoint import Content, load_checkpoint
+from tests.distributed.conftest import KEYS, last_weights
+from training.checkpoint import Content, load_checkpoint, load_weights
 
 SHAPE = {"model__n_layers": 16, "model__d_model": 64}
 # Numbers of other types, and a tensor with fewer rows than there are processes.
@@ -43,6 +43,22 @@ def test_a_sharded_model_starts_with_the_weights_that_one_process_has(
     alone = configs_for(launcher.corpus, **KEYS, **MORE).network.state_dict()
 
     torch.testing.assert_close(torch.load(tmp_path / "found.pt"), alone, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_several_processes_keep_checkpoints_together(launcher, parallel):
+    config = launcher.config(
+        training__max_steps=3,
+        training__parallel=parallel,
+        checkpoint__keep_at=["1 steps", "3 steps"],
+    )
+    launcher.run(2, "experiment.py", "--config", config)
+    run = launcher.only_run()
+
+    assert run.kept() == ["1-steps", "3-steps"]
+    last = last_weights(run)
+    weights = load_weights(run.checkpoints / "at-3-steps.safetensors")
+    torch.testing.assert_close(weights, last, rtol=0, atol=0)
 
 
 def test_rows_that_do_not_arrive_are_noticed(tmp_path, monkeypatch):

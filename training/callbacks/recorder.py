@@ -29,7 +29,7 @@ class Recorder(Callback):
         core."""
         self.run = run
         self.environment = environment
-        self.best_path = run.checkpoints / "best.safetensors"
+        self.best_path = run.weights_path
         # writes the best weights; None: written
         self.best: Callable[[Path], None] | None = None
         self.waiting: list[Callable[[], None]] = []  # write rows and events, in order
