@@ -4,6 +4,8 @@ python evaluate.py RUN [RUN ...] [--writing]          RUN: a folder, a uuid or i
                                                       or last
 python evaluate.py RUN [RUN ...] data.corpus=PATH     their text has moved to PATH
 python evaluate.py RUN [RUN ...] --tasks              only the tasks that finetune.py has learned
+python evaluate.py RUN [RUN ...] --tasks --over-time  these tasks at each checkpoint that
+                                                      checkpoint.keep_at kept
 """
 
 import math
@@ -22,6 +24,7 @@ from data.references.losses import counted_ids, without_counting
 from runs.curves import save_measures
 from runs.files import write_json
 from runs.find import find_run
+from runs.run_folder import RunFolder
 from runs.schema import is_number, read_object
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
@@ -47,6 +50,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--writing", action="store_true", help=writing)
     tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
     parser.add_argument("--tasks", action="store_true", help=tasks)
+    over_time = "learn these tasks at each kept checkpoint too, and draw the scores against the tokens"
+    parser.add_argument("--over-time", action="store_true", help=over_time)
 
     return run_script(parser, arguments, measure_runs)
 
@@ -60,10 +65,11 @@ def measure_runs(options: Namespace) -> None:
     if not names or len(corpora) > 1:
         raise ConfigError(f"name a RUN, and at most one {MOVED}PATH")
     runs = [find_run(name, options.logs) for name in names]
+    if options.over_time and not options.tasks:
+        raise ConfigError("--over-time needs --tasks")
     if options.tasks:
         for run in runs:
-            print(f"\n{run.name}")
-            print_tasks(run.results)
+            show_tasks(run, options.over_time)
         return
 
     n_threads = torch.get_num_threads()
@@ -74,6 +80,16 @@ def measure_runs(options: Namespace) -> None:
         measured.append(measure(trained, options.writing))
 
     print_side_by_side(measured)
+
+
+def show_tasks(run: RunFolder, over_time: bool) -> None:
+    if over_time:
+        from trained.over_time import tasks_over_time  # needs scikit-learn
+
+        tasks_over_time(RunFolder(run.path))
+        return
+    print(f"\n{run.name}")
+    print_tasks(run.results)
 
 
 def measure(trained: Trained, with_writing: bool) -> Measured:

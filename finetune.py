@@ -32,7 +32,7 @@ from data.tasks.task import PAIR
 from runs.files import write_json
 from trained.examples import label_names
 from trained.load import MOVED, choose_threads, load_trained, moved_corpus
-from trained.named_tasks import tasks_named
+from trained.named_tasks import source_of, tasks_named
 from trained.task_results import print_tasks, read_results
 
 DRAWS = 5
@@ -99,7 +99,8 @@ def compare_models(options: Namespace) -> None:
             trained, task, options.labels, options.draws
         )
         key = f"balanced {name}" if task.balanced else name
-        write_json(path, read_results(path) | {key: results}, indent=1)
+        sourced = results | {"source": source_of(options.task, name)}
+        write_json(path, read_results(path) | {key: sourced}, indent=1)
         if options.save:
             facts = {"task": name, "labels": label_names(task), "results": results}
             facts |= {"scale": scale, "ngrams": ngrams and ngrams.state()}

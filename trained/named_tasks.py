@@ -44,6 +44,12 @@ def tasks_named(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
         )
 
 
+def source_of(word: str, name: str) -> str:
+    """The word for which `tasks_named` gives the task `name` of `word` alone, in any folder."""
+    is_file = Path(word).suffix or os.path.exists(word)
+    return str(Path(word).resolve()) if is_file else name
+
+
 def _tasks_on(corpus: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     if corpus not in TASKS:
         known = ", ".join(sorted(TASKS))

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
@@ -29,6 +30,9 @@ BASELINES = (NGRAMS, CONTEXT, WORD_CONTEXT, FREQUENT, MEAN)
 BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, COMBINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
+AXES = {"labels": "labelled examples", "tokens": "tokens of pretraining"}
+MOST_LEVEL = 5  # numbers on an axis; more are turned
+SHOWN_WHOLE = 10_000  # numbers below it are written whole on an axis
 POINTS: dict[str, Any] = {
     "marker": "o",
     "markersize": 3,
@@ -104,11 +108,19 @@ def gap_closed(results: dict[str, Any]) -> float | None:
 def print_tasks(folder: Path) -> None:
     """Print the table of a run, and write `tasks.png` into its folder: the score against the number
     of labels."""
-    tasks = results_of(folder)
+    print_scores(results_of(folder), "labels", folder / "tasks.png")
+
+
+def print_scores(
+    tasks: dict[str, dict[int, dict[str, Any]]], unit: str, path: Path
+) -> None:
+    """Print the scores of each task for several numbers of labels or tokens, the `unit`, and draw
+    them against these numbers."""
+    width = max(6, *(len(f"{n}") for of_task in tasks.values() for n in of_task))
     headings = "".join(f"{name.removeprefix('pretrained, '):>15}" for name in COLUMNS)
-    print(f"\n  {'task':24} {'labels':>6}{headings}   ceiling  gap closed")
+    print(f"\n  {'task':24} {unit:>{width}}{headings}   ceiling  gap closed")
     for task, of_task in tasks.items():
-        for n_labels, results in of_task.items():
+        for number, results in of_task.items():
             cells = ""
             for name in COLUMNS:
                 score = results["scores"].get(name)
@@ -123,15 +135,16 @@ def print_tasks(folder: Path) -> None:
             if closed is not None:
                 share = f"{closed:.0%}" if closed > 0 else "worse"
             name = in_one_line(task)[:24]
-            print(f"  {name:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
+            number_cell = f"{number:>{width}}"
+            print(f"  {name:24} {number_cell}{cells}{ceiling:>10}{share:>12}".rstrip())
 
-    save_figure(folder / "tasks.png", figure_of(tasks))
-    print(f"  score against the number of labels: {folder / 'tasks.png'}")
+    save_figure(path, figure_of(tasks, AXES[unit]))
+    print(f"  score against the number of {unit}: {path}")
 
 
-def figure_of(tasks: dict[str, dict[int, dict[str, Any]]]) -> Figure:
-    """A panel per task: the scores of each method against the number of labels, and the ceiling as
-    a line."""
+def figure_of(tasks: dict[str, dict[int, dict[str, Any]]], axis: str) -> Figure:
+    """A panel per task: the scores of each method against the numbers, which an axis of this name
+    shows, and the ceiling as a line."""
     columns = min(PANELS, len(tasks))
     rows = -(-len(tasks) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.6 * rows + 0.4), layout="constrained")
@@ -139,6 +152,7 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]]) -> Figure:
     legend: dict[str, Any] = {}
     for panel, (task, of_task) in zip(panels, tasks.items(), strict=False):
         draw_panel(panel, task, of_task)
+        panel.set_xlabel(axis, fontsize=8)
         lines, labels = panel.get_legend_handles_labels()
         legend |= zip(labels, lines, strict=True)
 
@@ -154,10 +168,10 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]]) -> Figure:
 def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> None:
     for i, name in enumerate(COLUMNS):
         points = []
-        for n_labels, results in of_task.items():
+        for number, results in of_task.items():
             if name in results["scores"]:
                 score = results["scores"][name]
-                points.append((n_labels, score["mean"], score["margin"] or 0.0))
+                points.append((number, score["mean"], score["margin"] or 0.0))
 
         if points:
             color = "0.6" if name == BEST_BASELINE else f"C{i}"
@@ -174,8 +188,16 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
     # an interval may leave the range of scores
     panel.set_ylim(max(low, -0.02), min(high, 1.02))
     panel.set_xscale("log", base=2)
-    panel.set_xticks(list(of_task), [str(n) for n in of_task])
+    panel.set_xticks(list(of_task), map(short, of_task))
     panel.minorticks_off()
     panel.set_title(plain_text(task), fontsize=9)
     panel.tick_params(labelsize=8)
-    panel.set_xlabel("labelled examples", fontsize=8)
+    if len(of_task) > MOST_LEVEL:
+        panel.tick_params(axis="x", rotation=60)
+
+
+def short(number: int) -> str:
+    """A number for an axis, in two digits if it is large."""
+    if number < SHOWN_WHOLE:
+        return str(number)
+    return EngFormatter(sep="")(float(f"{number:.2g}"))

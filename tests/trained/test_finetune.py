@@ -118,7 +118,7 @@ def test_the_picture_ends_at_the_lowest_and_the_highest_score():
     low = {"mean": 0.1, "margin": 0.6}
     scores = {PRETRAINED: high, BEST_BASELINE: low}
 
-    (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
+    (panel,) = figure_of({"task": {16: {"scores": scores}}}, "labels").axes
 
     assert panel.get_ylim() == (-0.02, 1.02)
 
@@ -200,3 +200,32 @@ def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
     line = refusal(main, plain.run.path, "--task", csv_file)
 
     assert "pip install -r requirements-finetune.txt" in line
+
+
+def test_tasks_are_learned_over_the_course_of_a_training(
+    tmp_path, text_file, monkeypatch, printed, refusal
+):
+    marks = ["1 steps", "1K"]
+    keys = {"checkpoint__keep_at": marks, "training__max_steps": 4}
+    run = small_run(tmp_path / "run", text_file, **keys).run
+    words = [str(run.path), "--tasks", "--over-time"]
+    assert "has learned no task" in refusal(evaluate.main, *words)
+    assert "--over-time needs --tasks" in refusal(
+        evaluate.main, words[0], "--over-time"
+    )
+
+    csv_of_animals(tmp_path / "animals.csv")
+    monkeypatch.chdir(tmp_path)
+    labels = ["--labels", "16", "--draws", "1"]
+    assert main([f"{run.path}@1K", "--task", "animals.csv", *labels]) == 0
+    assert not [*run.path.glob("tasks-*.json")]
+    assert main([str(run.path), "--task", "animals.csv", *labels]) == 0
+
+    monkeypatch.chdir(run.path)  # the table is found from any folder
+    output = printed(evaluate.main, *words)
+    assert "run@1-steps" in output
+    assert "run@1K" not in output  # it knows the task
+    rows = re.findall(r"^  16 labels, animals.csv .* (\d+) +[01]\.\d{3} ", output, re.M)
+    assert rows == ["512", "1024", "2048"]
+    picture = run.path / "tasks_over_time.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
