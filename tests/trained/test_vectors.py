@@ -9,11 +9,13 @@ import torch
 
 import experiment
 import export
+import finetune
 import predict
 from tests.checkpoints import checkpoint
 from tests.conftest import SENTENCES, dotted, only_run, written
-from tests.trained.conftest import of_all_tokens, of_characters
+from tests.trained.conftest import csv_of_animals, of_all_tokens, of_characters
 from trained.load import load_trained
+from trained.saved_classifier import load_classifier
 from trained.similarity import mean_cosine, nearest, whitened
 from trained.template import ids_of
 from trained.vectors import vectors_of
@@ -103,6 +105,19 @@ def test_an_unchanged_checkpoint_has_the_vectors_of_sentence_transformers(
     source, trained = continued
     original = sentence_transformers.SentenceTransformer(str(source), device="cpu")
     np.testing.assert_allclose(predicted(trained), original.encode(TEXTS), atol=1e-5)
+
+
+def test_a_classifier_gives_the_vectors_of_its_encoder(
+    few_steps, plain, tmp_path, predicted
+):
+    file = csv_of_animals(tmp_path / "own.csv")
+    words = ["--task", str(file), "--labels", "24", "--draws", "1"]
+    folder = tmp_path / "classifier"
+    assert finetune.main([str(plain.run.path), *words, "--save", str(folder)]) == 0
+    saved = load_classifier(folder)
+
+    expected = vectors_of(saved, [ids_of(text, saved.vocabulary) for text in TEXTS])
+    np.testing.assert_allclose(predicted(saved), expected, atol=1e-6)
 
 
 @of_characters
