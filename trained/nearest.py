@@ -59,8 +59,7 @@ def print_nearest(
     items = [(item, text) for item, text in items if text.strip()]
     texts = [text for _, text in items]
     vectors, notes = encoded(trained, [*texts, options.search], texts, options)
-    *of_texts, query = vectors
-    for i, cosine in nearest(query, np.array(of_texts), options.top or N_NEAREST):
+    for i, cosine in nearest(vectors[-1], vectors[:-1], options.top or N_NEAREST):
         item, text = items[i]
         print(f"{cosine:.4f}\t{item.name}\t{in_one_line(text[:LONGEST_SHOWN])}")
 

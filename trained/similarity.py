@@ -13,19 +13,26 @@ def whitened(vectors: np.ndarray, sample: np.ndarray) -> np.ndarray:
     Without that, all pairs of fewer than `d` texts would have the same cosine.
     """
     mean = sample.mean(0, dtype=np.float64)
-    x = sample - mean
-    n, d = x.shape
-    covariance = x.T @ x / n
-    variance = np.trace(covariance) / d
-    squares = np.square(covariance).sum()
-    noise = (np.square(np.square(x).sum(1)).mean() - squares) / n
-    spread = squares - d * variance**2
-    shrinkage = np.clip(noise / max(spread, 1e-300), LEAST_SHRINKAGE, 1)
-    shrunk = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(d)
+    centered = sample - mean
+    covariance = centered.T @ centered / len(centered)
+    variance = np.diag(covariance).mean()
+    share = shrinkage_of(centered, covariance)
+    shrunk = (1 - share) * covariance
+    shrunk += share * variance * np.eye(len(covariance))
     variances, axes = np.linalg.eigh(shrunk)
     matrix = axes / np.sqrt(variances) @ axes.T
 
     return ((vectors - mean) @ matrix).astype(np.float32)
+
+
+def shrinkage_of(centered: np.ndarray, covariance: np.ndarray) -> float:
+    """The estimate of Ledoit and Wolf, at least 0.01: the variance of the covariance's elements as a
+    share of their squared distance from the multiple of the identity."""
+    squares = np.square(covariance).sum()
+    fourth_powers = np.square(np.square(centered).sum(1))
+    noise = (fourth_powers.mean() - squares) / len(centered)
+    distance = squares - np.trace(covariance) ** 2 / len(covariance)
+    return np.clip(noise / max(distance, 1e-300), LEAST_SHRINKAGE, 1)
 
 
 def units_of(vectors: np.ndarray) -> np.ndarray:
