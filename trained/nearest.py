@@ -21,14 +21,13 @@ from trained.vectors import vectors_of
 N_NEAREST = 10  # texts that are printed
 LONGEST_SHOWN = 200  # characters of each
 EMPTY = "text(s) are empty: their vectors mean nothing"
+Texts = list[tuple[Item, str]]  # with the items that they are from
 NO_TEXTS = "there are no texts: standard input or the file is empty"
 
 
-def read_all(
-    batches: Iterable[Sequence[Item]], notation: Notation
-) -> list[tuple[Item, str]]:
+def read_all(batches: Iterable[Sequence[Item]], notation: Notation) -> Texts:
     """All items with their texts. Raises ConfigError if one cannot be read."""
-    items: list[tuple[Item, str]] = []
+    items: Texts = []
     for batch in batches:
         texts, problem = read_until_error(batch, lambda texts: notation.read(texts[0]))
         if problem:
@@ -37,9 +36,7 @@ def read_all(
     return items
 
 
-def save_vectors(
-    trained: Trained, items: Sequence[tuple[Item, str]], options: Namespace
-) -> Counter[str]:
+def save_vectors(trained: Trained, items: Texts, options: Namespace) -> Counter[str]:
     """Write the vectors of all texts to a file; returns notes for the user, with counts."""
     texts = [text for _, text in items]
     vectors, notes = encoded(trained, texts, texts, options)
@@ -52,9 +49,7 @@ def save_vectors(
     return notes + Counter({EMPTY: texts.count("")})
 
 
-def print_nearest(
-    trained: Trained, items: Sequence[tuple[Item, str]], options: Namespace
-) -> Counter[str]:
+def print_nearest(trained: Trained, items: Texts, options: Namespace) -> Counter[str]:
     """Print the texts that are nearest to the query, with their cosines; empty ones are left out."""
     items = [(item, text) for item, text in items if text.strip()]
     texts = [text for _, text in items]

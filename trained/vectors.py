@@ -65,15 +65,19 @@ def vectors_of(
     text_of: list[int] = []
     shares: list[float] = []
     for i, text in enumerate(texts):
-        ids = readable(text, mask_token) if len(text) else torch.tensor([mask_token])
-        for window in ids.tensor_split(-(-len(ids) // trained.longest)):
+        ids = readable(text, mask_token)
+        if not len(ids):
+            ids = torch.tensor([mask_token])
+        n_windows = -(-len(ids) // trained.longest)
+        for window in ids.tensor_split(n_windows):
             windows.append(window)
             text_of.append(i)
             shares.append(len(window) / len(ids))
 
     vectors = np.zeros((len(texts), trained.encoder.d_model), np.float32)
     for batch in batches_by_length(windows):
-        pooled = pool(trained.encoder, *padded([windows[i] for i in batch]), pooling)
+        ids, mask = padded([windows[i] for i in batch])
+        pooled = pool(trained.encoder, ids, mask, pooling)
         for i, vector in zip(batch, pooled.numpy(), strict=True):
             vectors[text_of[i]] += shares[i] * vector
 
