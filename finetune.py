@@ -95,7 +95,7 @@ def compare_models(options: Namespace) -> None:
             print(
                 f"it learns {options.labels} of {n_pool:,} labelled texts: --labels N takes more"
             )
-        results, (classifier, scale, ngrams) = compare(
+        results, (classifier, weight, ngrams) = compare(
             trained, task, options.labels, options.draws
         )
         key = f"balanced {name}" if task.balanced else name
@@ -103,9 +103,11 @@ def compare_models(options: Namespace) -> None:
         write_json(path, read_results(path) | {key: sourced}, indent=1)
         if options.save:
             facts = {"task": name, "labels": label_names(task), "results": results}
-            facts |= {"scale": scale, "ngrams": ngrams and ngrams.state()}
+            with_ngrams = ""
+            if ngrams:
+                facts["ngrams"] = ngrams.state() | {"model": weight}
+                with_ngrams = " with its n-grams"
             save(options.save, run, classifier, **facts)
-            with_ngrams = " with its n-grams" if ngrams else ""
             predict = f"python predict.py {shlex.quote(str(options.save))}"
             example = f"{predict} TEXT"
             if task.kind == PAIR:

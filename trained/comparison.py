@@ -33,6 +33,7 @@ from trained.examples import (
 from trained.load import Trained, untrained
 from trained.ngrams import Ngrams, by_ngrams
 from trained.per_label import details
+from trained.regression import Weight
 from trained.task_results import (
     COMBINED,
     CONTEXT,
@@ -64,7 +65,7 @@ class Parts(NamedTuple):
     """A fine-tuned model and the n-grams beside it, if there are any."""
 
     classifier: Classifier
-    scale: float  # of the model's readings
+    weight: Weight  # of the model
     ngrams: Ngrams | None
 
 
@@ -309,17 +310,17 @@ def learn(
             features = None if ngrams is None else features_of(start, ids)
             known = Known(ids, labels, features)
             probe = probed(start, *known)
-            effort, scale = choice = chosen(probe, known, efforts, draw)
+            effort, weight = choice = chosen(probe, known, efforts, draw)
             report(f"draw {draw}, {names[0]}: {choice.told()}")
             classifier = tuned(probe, known, effort, draw)
             scores = test.scores(classifier)
-            yield Learned(names[0], scores, Parts(classifier, scale, None))
+            yield Learned(names[0], scores, Parts(classifier, weight, None))
             if ngrams is not None:
-                both = ngrams.beside(scores, scale, of_ngrams)
-                shares = f"scale {scale:.2g}, of n-grams {ngrams.scale:.2g}"
-                report(f"draw {draw}, {names[1]}: {shares}")
-                beside = ngrams if ngrams.scale else None
-                yield Learned(names[1], both, Parts(classifier, scale, beside))
+                both = ngrams.beside(scores, weight, of_ngrams)
+                share = ngrams.own.share / (ngrams.own.share + weight.share)
+                report(f"draw {draw}, {names[1]}: share of n-grams {share:.0%}")
+                beside = ngrams if share else None
+                yield Learned(names[1], both, Parts(classifier, weight, beside))
             for name in names[2:]:
                 yield Learned(name, test.scores(probe, test.frozen))
 

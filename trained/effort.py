@@ -11,7 +11,7 @@ from torch import Tensor
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.examples import example_folds
-from trained.regression import calibrated, readings
+from trained.regression import Weight, calibrated, readings
 
 # the learning rates of fine-tuning, and its least number of steps
 Effort = dict[str, Any]
@@ -46,10 +46,10 @@ class Known(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The effort of a classifier, and the scale of its readings, that of calibrated probabilities."""
+    """The effort of a classifier, and the weight of its readings beside others."""
 
     effort: Effort
-    scale: float
+    weight: Weight
 
     def told(self) -> str:
         """How the labelled texts have decided."""
@@ -68,7 +68,7 @@ def chosen(
     probe: Classifier, known: Known, efforts: Sequence[Effort], seed: int
 ) -> Choice:
     """The effort with the lowest loss on labelled examples that were left out, one fold after the
-    other, and the scale there. Of many examples, one fold of some decides.
+    other, and its weight there. Of many examples, one fold of some decides.
 
     `probe` has learned from all that is `known`.
     """
@@ -98,7 +98,7 @@ def chosen(
     labels = torch.cat(truth)
     choices = []
     for each, effort in zip(read, efforts, strict=True):
-        loss, scale = calibrated(probe.kind, torch.cat(each), labels, probe.weights)
-        choices.append((loss, Choice(effort, scale)))
+        loss, weight = calibrated(probe.kind, torch.cat(each), labels, probe.weights)
+        choices.append((loss, Choice(effort, weight)))
 
     return min(choices, key=itemgetter(0))[1]

@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 
-from data.tasks.task import NUMBER, PAIR
+from data.tasks.task import PAIR
 from trained.examples import Units, folds_of
-from trained.regression import Regression, known_scale, readings
+from trained.regression import Regression, Weight, known_weight, readings
 
 LENGTHS = (1, 5)
 INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -28,19 +28,19 @@ class Ngrams:
     vectorizer: TfidfVectorizer
     weight: Tensor  # [n_labels, n_features]
     bias: Tensor  # [n_labels]
-    scale: float  # of its readings beside those of a model
+    own: Weight  # of its readings beside those of a model
 
     def scores(self, texts: Sequence[str]) -> Tensor:
         """Scores `[n_units, n_labels]` of texts, or of pairs: texts 0 and 1, 2 and 3, ...."""
         features = features_of(self.kind, self.vectorizer.transform(texts))
         return torch.from_numpy(features @ self.weight.T.numpy()) + self.bias
 
-    def beside(self, model: Tensor, scale: float, scores: Tensor) -> Tensor:
-        """The `scores` of n-grams and those of a `model` `[n_units, n_labels]` together: the sum of
-        their readings, each at its scale, or the mean of both numbers, weighted by their scales."""
-        total = scale * readings(self.kind, model)
-        total = total + self.scale * readings(self.kind, scores)
-        return total / (scale + self.scale) if self.kind == NUMBER else total
+    def beside(self, model: Tensor, weight: Weight, scores: Tensor) -> Tensor:
+        """The `scores` of n-grams and those of a `model` `[n_units, n_labels]` together: the mean of
+        their scaled readings, weighted by their shares."""
+        total = weight.share * weight.scale * readings(self.kind, model)
+        total = total + self.own.share * self.own.scale * readings(self.kind, scores)
+        return total / (weight.share + self.own.share)
 
     def state(self) -> dict[str, Any]:
         """The content of a saved classifier's `ngrams`."""
@@ -49,7 +49,7 @@ class Ngrams:
             "idf": torch.from_numpy(self.vectorizer.idf_),
             "weight": self.weight,
             "bias": self.bias,
-            "scale": self.scale,
+            "own": self.own,
         }
 
 
@@ -57,7 +57,9 @@ def of_state(kind: str, state: dict[str, Any]) -> Ngrams:
     """What `state` returned, as it was."""
     vectorizer = vectorizer_of(state["names"])
     vectorizer.idf_ = state["idf"].numpy()
-    return Ngrams(kind, vectorizer, state["weight"], state["bias"], state["scale"])
+    return Ngrams(
+        kind, vectorizer, state["weight"], state["bias"], Weight(*state["own"])
+    )
 
 
 def vectorizer_of(names: Sequence[str] | None = None) -> TfidfVectorizer:
@@ -71,7 +73,7 @@ def vectorizer_of(names: Sequence[str] | None = None) -> TfidfVectorizer:
 
 
 def by_ngrams(labelled: Units, n_labels: int, weights: Tensor | None = None) -> Ngrams:
-    """The n-grams of labelled texts or pairs. Cross-validation chooses the penalty and the scale.
+    """The n-grams of labelled texts or pairs. Cross-validation chooses the penalty and the weight.
     Labels may have `weights` `[n_labels]`."""
     vectorizer = vectorizer_of()
     kind = labelled.kind
@@ -82,13 +84,13 @@ def by_ngrams(labelled: Units, n_labels: int, weights: Tensor | None = None) -> 
     regression = Regression(kind, n_labels, weights)
     every = np.arange(known.shape[1])
     _, c = regression.best(known, target, fold, [every], INVERSE_PENALTIES)
-    scale = known_scale(kind, *regression.held_out(known, target, fold, c), weights)
+    own = known_weight(kind, *regression.held_out(known, target, fold, c), weights)
     weight, bias = regression.fitted(known, target, c)
     if axes is not None:
         weight = (features.T @ (axes @ weight.T)).T
 
     return Ngrams(
-        kind, vectorizer, torch.from_numpy(weight), torch.from_numpy(bias), scale
+        kind, vectorizer, torch.from_numpy(weight), torch.from_numpy(bias), own
     )
 
 

@@ -1,7 +1,7 @@
 """Linear regressions on features, for all kinds of labels: one label per unit, several, or a number."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from data.tasks.task import LABELS, NUMBER
 from trained.examples import FOLDS, MANY_UNITS, NO_LABEL
 
+LEAST_GAIN = 1e-4
 # that readings are multiplied by
 SCALES = tuple(2.0 ** (i / 2) for i in range(-12, 9))
 MAX_COMPARED = 4_096  # units that candidates are compared on
@@ -66,41 +67,51 @@ def loss_of(
     return losses.sum() / (target != NO_LABEL).sum()
 
 
+def nothing_known(kind: str, read: Tensor, labels: Tensor) -> Tensor:
+    """The readings of one who knows nothing about the labels; of numbers, their mean."""
+    if kind == NUMBER:
+        return labels.double().mean().expand_as(read)
+    return torch.zeros_like(read)
+
+
+class Weight(NamedTuple):
+    """How readings count beside others."""
+
+    scale: float  # that they are multiplied by
+    share: float  # in the mean of the scaled readings
+
+
 def calibrated(
     kind: str, read: Tensor, labels: Tensor, weights: Tensor | None = None
-) -> tuple[float, float]:
-    """The loss of readings at the scale that suits them, and this scale: fine-tuned models are too
-    certain, which says nothing about the label that they prefer. The scale of numbers is their
-    precision."""
-    if kind == NUMBER:
-        loss = loss_of(kind, read, labels).item()
-        return loss, 1 / max(loss, 1e-12)
+) -> tuple[float, Weight]:
+    """The loss of readings at the scale that suits them, and their weight.
+
+    Fine-tuned models are too certain, which says nothing about the label that they prefer. The
+    share is the square of the part of the loss of `nothing_known` that they take away: readings
+    that know little mostly repeat what others know.
+    """
     losses = []
-    for scale in SCALES:
+    for scale in SCALES if kind != NUMBER else (1.0,):
         losses.append((loss_of(kind, scale * read, labels, weights).item(), scale))
-    return min(losses)
+    loss, scale = min(losses)
+    nothing = nothing_known(kind, read, labels)
+    gain = 1 - loss / loss_of(kind, nothing, labels, weights).item()
+    return loss, Weight(scale, max(gain, LEAST_GAIN) ** 2)
 
 
-def known_scale(
+def known_weight(
     kind: str, scores: Tensor, labels: Tensor, weights: Tensor | None = None
-) -> float:
-    """The scale of scores; 0 if they are not better, by more than two standard errors, than knowing
-    nothing about the labels `[n_units]`."""
+) -> Weight:
+    """The weight of scores; 0 if a small step from `nothing_known` towards them does not lower the
+    loss by more than two standard errors."""
     read = readings(kind, scores)
-    scale = calibrated(kind, read, labels, weights)[1]
-    if kind == NUMBER:
-        nothing = labels.double().mean().expand_as(read)
-    else:
-        nothing = torch.zeros_like(read)
-        read = scale * read
+    nothing = nothing_known(kind, read, labels)
+    step = nothing + SCALES[0] * (read - nothing)
     gain = losses_of(kind, nothing, labels, weights)
-    gain = gain - losses_of(kind, read, labels, weights)
-    return scale if gain.mean() > 2 * gain.std() / len(gain) ** 0.5 else 0.0
-
-
-def folds_left_out(target: np.ndarray) -> range:
-    """The folds of units that are left out, one after the other: of many units, one."""
-    return range(FOLDS if len(target) < MANY_UNITS else 1)
+    gain = gain - losses_of(kind, step, labels, weights)
+    if gain.mean() <= 2 * gain.std() / len(gain) ** 0.5:
+        return Weight(1.0, 0.0)
+    return calibrated(kind, read, labels, weights)[1]
 
 
 class Regression:
@@ -125,7 +136,7 @@ class Regression:
 
         The loss decides: the accuracy on few units has large steps, and often a tie.
         """
-        folds = folds_left_out(target)
+        folds = range(FOLDS if len(target) < MANY_UNITS else 1)
         step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
         features = features[::step]
         target = target[::step]
@@ -173,10 +184,10 @@ class Regression:
         self, features: Any, target: np.ndarray, fold: np.ndarray, c: float
     ) -> tuple[Tensor, Tensor]:
         """The scores of units `[n_units, n_labels]`, each by a regression on the other folds, and
-        their labels. Of many units, those of one fold."""
+        their labels."""
         scores: list[Tensor] = []
         truth = []
-        for left_out in folds_left_out(target):
+        for left_out in range(FOLDS):
             inner = fold != left_out
             if not inner.all():
                 scores += self._scores(features, target, inner, [c])

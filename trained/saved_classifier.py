@@ -36,20 +36,24 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
+def is_weight(value: Any) -> bool:
+    return matches(value, [float]) and len(value) == 2
+
+
 SCORES = {str: {"mean": float, "margin": (float, None)}}  # by method
 NGRAMS = {
     "names": [str],
     "idf": is_tensor,
     "weight": is_tensor,
     "bias": is_tensor,
-    "scale": float,
+    "own": is_weight,
+    "model": is_weight,  # of its readings beside those of n-grams
 }
 FACTS = {
     "task": is_label,
     "kind": lambda kind: kind in (*OF_TOKENS, TEXT, PAIR, CHOICE, LABELS, NUMBER),
     "labels": lambda labels: labels and matches(labels, [is_label]),
     "ngrams": (NGRAMS, None, MISSING),
-    "scale": (float, MISSING),
     "results": {
         "labelled": is_size,
         "test": is_size,
@@ -71,8 +75,8 @@ class SavedClassifier(Trained):
     kind: str  # of its task
     labels: list[str]
     results: dict[str, Any]  # of the comparison with other models
-    # of the readings of the model, and the n-grams beside it
-    scale: float = 1.0
+    # the n-grams, and the weight of the model beside them
+    weight: Any = None  # a Weight
     ngrams: "Ngrams | None" = None
 
     def scores(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -90,7 +94,7 @@ class SavedClassifier(Trained):
         scores = reading.of_units(scores_of(self.classifier, reading.ids))
         if self.ngrams is not None:
             of_ngrams = self.ngrams.scores(texts)
-            scores = self.ngrams.beside(scores, self.scale, of_ngrams)
+            scores = self.ngrams.beside(scores, self.weight, of_ngrams)
         if self.kind == NUMBER:
             return list(scores.split(1))
         if self.kind == LABELS:
@@ -126,7 +130,7 @@ def check_new(path: Path, option: str) -> None:
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:
     """Write a new folder, complete or not at all. The `facts` are the other fields of
-    `SavedClassifier`; `ngrams` is their `state()`. Raises OSError."""
+    `SavedClassifier`; `ngrams` is their `state()` and the weight of the `model`. Raises OSError."""
     with TemporaryDirectory(prefix=".classifier-", dir=folder.parent) as temporary:
         part = Path(temporary) / folder.name
         part.mkdir()
@@ -150,7 +154,7 @@ def load_classifier(folder: Path) -> SavedClassifier:
     state = checked(checkpoint.state, FACTS, str(checkpoint.path), CheckpointError)
     facts = {name: state[name] for name in FACTS if name in state}
     if facts.get("ngrams"):
-        facts["ngrams"] = read_ngrams(facts["kind"], facts["ngrams"])
+        facts |= read_ngrams(facts)
     n_labels = len(facts["labels"])
     classifier = Classifier(trained.model, n_labels, facts["kind"], trained.longest)
     classifier.eval()
@@ -159,12 +163,14 @@ def load_classifier(folder: Path) -> SavedClassifier:
     return SavedClassifier(**vars(trained), classifier=classifier, **facts)
 
 
-def read_ngrams(kind: str, state: dict[str, Any]) -> "Ngrams":
+def read_ngrams(facts: dict[str, Any]) -> dict[str, Any]:
+    """The n-grams and the weight of the model beside them."""
     try:
-        from trained.ngrams import of_state
+        from trained.ngrams import Weight, of_state
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the classifier has n-grams, and {error.name} is not installed:"
             " pip install -r requirements-finetune.txt"
         ) from error
-    return of_state(kind, state)
+    ngrams = of_state(facts["kind"], facts["ngrams"])
+    return {"ngrams": ngrams, "weight": Weight(*facts["ngrams"]["model"])}

@@ -38,7 +38,7 @@ from trained.examples import (
     units,
 )
 from trained.ngrams import Ngrams, by_ngrams, in_few_dimensions
-from trained.regression import Regression, known_scale, readings
+from trained.regression import Regression, Weight, known_weight, readings
 from trained.task_results import NGRAMS, PRETRAINED
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -248,10 +248,11 @@ def test_ngrams_count_if_they_know_the_labels(plain):
     part, _ = units_of(plain, of_first_letter(80))
     right = torch.eye(2)[part.all_labels]
     nothing = torch.zeros(len(right), 2)
+    model = Weight(2.0, 0.01)
     informed = by_ngrams(part, 2)
-    both = informed.beside(nothing, 1.0, 9 * right)
+    both = informed.beside(nothing, model, 9 * right)
 
-    assert informed.scale > 0
+    assert informed.own.share > 0
     assert both.argmax(1).tolist() == part.all_labels.tolist()
 
     for blind in (
@@ -259,31 +260,37 @@ def test_ngrams_count_if_they_know_the_labels(plain):
         units_of(plain, of_nothing(80))[0],
     ):
         ngrams = by_ngrams(blind, 2)
-        assert ngrams.scale == 0
-        assert torch.equal(ngrams.beside(right, 2.0, -right), 2 * readings(TEXT, right))
+        alone = ngrams.beside(right, model, -right)
+        assert ngrams.own.share == 0
+        assert torch.allclose(alone, 2 * readings(TEXT, right))
 
 
-def test_a_scale_is_that_of_calibrated_probabilities():
-    """Scores that are three times too certain, and some that know nothing."""
+def test_a_weight_is_the_scale_of_calibrated_probabilities_and_what_they_know():
+    """Scores that are too certain, some that know less, and some that know nothing."""
     rng = generator(3)
     scores = torch.randn(4_000, 3, generator=rng, dtype=torch.float64)
     labels = scores.softmax(1).multinomial(1, generator=rng)[:, 0]
-    other = torch.randn(4_000, 3, generator=rng)
+    noise = torch.randn(4_000, 3, generator=rng)
+    certain = known_weight(TEXT, 2.83 * scores, labels)
+    doubtful = known_weight(TEXT, scores + noise, labels)
 
-    assert known_scale(TEXT, 2.83 * scores, labels) == pytest.approx(2.83**-1, abs=0.01)
-    assert known_scale(TEXT, other, labels) == 0
+    assert certain.scale == pytest.approx(1 / 2.83, abs=0.01)
+    assert certain.share > 2 * doubtful.share > 0
+    assert known_weight(TEXT, noise, labels).share == 0
 
 
-def test_the_mean_of_two_numbers_is_weighted_by_their_precision():
+def test_the_mean_of_two_numbers_is_weighted_by_what_each_knows():
     given = torch.tensor([[0.0], [2.0], [4.0], [6.0]])
-    close = given + torch.tensor([[0.5], [-0.5], [0.5], [-0.5]])
-    ngrams = Ngrams(NUMBER, None, None, None, known_scale(NUMBER, close, given))
+    close = given + torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+    weight = known_weight(NUMBER, close, given)
 
-    assert ngrams.scale == pytest.approx(4.0)
-    assert known_scale(NUMBER, 6 - given, given) == 0
+    # 1 - 1 / 5, the R^2
+    assert weight == pytest.approx((1.0, 0.64))
+    assert known_weight(NUMBER, 6 - given, given).share == 0
 
-    both = ngrams.beside(given, 12.0, close)
-    assert torch.allclose(both, (3 * given + close).double() / 4)
+    ngrams = Ngrams(NUMBER, None, None, None, weight)
+    both = ngrams.beside(given, Weight(1.0, 0.32), close)
+    assert torch.allclose(both, (given + 2 * close).double() / 3)
 
 
 def test_a_long_text_is_read_to_its_end(plain):

@@ -17,12 +17,10 @@ import evaluate
 import export
 import finetune
 import predict
-from data.tasks.task import TEXT
 from model import modeling_folio
 from tests.conftest import written
 from tests.trained.conftest import csv_of_animals
 from trained import classifier, model_card
-from trained.regression import readings
 from trained.saved_classifier import CLASSIFIER, load_classifier
 from training.checkpoint import Content, load_checkpoint
 
@@ -173,9 +171,9 @@ def test_ngrams_are_saved_beside_the_model(folder, tmp_path, refusal, monkeypatc
 
     assert of_ngrams.argmax(1).tolist() == [0, 1, 0]
 
-    total = saved.scale * readings(TEXT, torch.cat(alone).log())
-    total = total + saved.ngrams.scale * readings(TEXT, of_ngrams)
-    assert torch.allclose(both, total.softmax(1), atol=1e-5)
+    mean = saved.ngrams.beside(torch.cat(alone).log(), saved.weight, of_ngrams)
+    assert torch.allclose(both, mean.softmax(1), atol=1e-5)
+    assert not torch.allclose(both, torch.cat(alone).double(), atol=1e-3)
 
     state = saved.ngrams.state() | {"weight": None}
     assert "ngrams" in refusal(
