@@ -151,7 +151,7 @@ def table_of(
         columns = " ".join(f"{score:9.3f}" for score in scores.values())
         others = f"   {taken_for[i]}" if taken_for else ""
         print(f"    {in_one_line(name)[:16]:16} {columns}{others}")
-        labels[name] = {name: float(score) for name, score in scores.items()}
+        labels[name] = {measure: float(score) for measure, score in scores.items()}
 
     return {name: float(value) for name, value in means.items()} | {"labels": labels}
 
@@ -168,7 +168,7 @@ def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
             for j in np.argsort(-row)[:SHOWN]
             if row[j]
         ]
-        taken_for.append(", ".join(most))
+        taken_for.append("  ".join(most))
     table = table_of(confusion.diagonal(), confusion.sum(0), given, names, taken_for)
 
     return table | {"confusion": confusion.tolist()}

@@ -29,6 +29,11 @@ def test_scores_of_labels_are_those_of_scikit_learn(capsys):
     )
 
 
+def test_a_label_that_is_a_comma_can_be_told_from_its_neighbors(capsys):
+    per_label(np.array([[1, 3], [0, 4]]), [",", "."])
+    assert ". 75%  , 25%" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
