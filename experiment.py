@@ -86,7 +86,7 @@ def build_trainer(
     trainer = configs.trainer
     if not command.resumed:
         # from the run that --init-from names, if it is given
-        copy_initial_weights(trainer.model, configs.data.vocabulary, command)
+        copy_initial_weights(trainer.model, configs.data, command)
     return trainer
 
 

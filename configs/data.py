@@ -87,6 +87,11 @@ class DataConfigs(Branch):
         Key("characters to add to the vocabulary; --init-from adds those of its run"),
     ] = ""
 
+    extend_vocabulary: Annotated[
+        int,
+        Key("pieces of the text to add to those of a checkpoint", low=0, high=100_000),
+    ] = 0
+
     loaded: "Corpus"
     vocabulary: "Vocabulary"
     stored_tokens: "StoredTokens | None"

@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +19,24 @@ from configs.keys import ConfigError
 from configs.model import ModelConfigs, ngrams_of
 from data.tokens import HUB_NAME
 from runs.errors import InputError, first_line
+from runs.files import write_json
 from runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from data.tokens.extension import Extended
     from data.vocabulary import Vocabulary
 
 PREFIX = "hf:"
 ARCHITECTURE = "huggingface"
 FOLDER = "huggingface"  # in a run
 KEPT = ("*.json", "*.txt", "*.model", "*.py")
+# which differ from an extended tokenizer.json
+OTHER_VOCABULARIES = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json")
 WEIGHTS = ("*.safetensors", "*.bin")
 RECIPE = {
+    "training.compile": False,  # gains nothing on a CPU, and takes a minute
     "training.optimizer": "adamw",
     "training.learning_rate": 3e-4,
     "training.stages": [{"until": 1.0, "seq_len": 128}],
@@ -60,6 +65,7 @@ class Checkpoint:
 
     folder: Path
     trust_remote_code: bool = False  # whether to run the code in the folder
+    extended: "Extended | None" = None  # its tokenizer.json with more tokens
 
     def load(self, kind: str, **options: Any) -> Any:
         """What transformers' class `kind` reads from the folder."""
@@ -95,9 +101,11 @@ class Checkpoint:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """Its tokenizer.json."""
+        """Its tokenizer.json, or the extended one."""
         from data.tokens.subwords import content_of
 
+        if self.extended:
+            return self.extended.content
         return json.loads(content_of(str(self.folder)))
 
     @cached_property
@@ -178,18 +186,27 @@ def folder_of(name: str) -> Path:
         ) from error
 
 
-def checkpoint_of(c: Any) -> Checkpoint:
-    """The checkpoint of the config tree `c`. Raises ConfigError if its shape is not that of the
-    keys."""
-    checkpoint = Checkpoint(Path(c.data.tokens), c.model.trust_remote_code)
-    if not (checkpoint.folder / "config.json").is_file():
+@option(ModelConfigs.checkpoint)
+def checkpoint(c: ModelConfigs) -> Checkpoint:
+    """The checkpoint that the keys name, with the tokens that they add. Raises ConfigError if its
+    shape is not that of the keys."""
+    root = c.root()
+    plain = Checkpoint(Path(root.data.tokens), c.trust_remote_code)
+    if not (plain.folder / "config.json").is_file():
         raise ConfigError(
             f"model.architecture={ARCHITECTURE} needs a checkpoint: start with --init-from hf:FOLDER"
         )
-    for key, value in checkpoint.shape.items():
-        if c.value_of(key) != value:
-            raise ConfigError(f"{c.name_of(key)}: the checkpoint has {value}")
-    return checkpoint
+    for key, value in plain.shape.items():
+        if root.value_of(key) != value:
+            raise ConfigError(f"{root.name_of(key)}: the checkpoint has {value}")
+    n = root.data.extend_vocabulary
+    if not n:
+        return plain
+    from data.tokens.extension import extended
+
+    text = root.data.loaded.training
+    n_rows = plain.config.vocab_size
+    return replace(plain, extended=extended(plain.content, text, n, n_rows))
 
 
 @option(ModelConfigs.architecture, ARCHITECTURE)
@@ -198,7 +215,7 @@ def hugging_face(c: ModelConfigs) -> "nn.Module":
     from configs.model_contract import check_length
     from data.vocabulary import CLS, SEP
 
-    checkpoint = checkpoint_of(c.root())
+    checkpoint = c.checkpoint
     library()
     from model.hugging_face import HuggingFaceModel, SpecialTokens, untrained
 
@@ -219,21 +236,27 @@ def hugging_face(c: ModelConfigs) -> "nn.Module":
     return model
 
 
-def keep(run: RunFolder, values: Mapping[str, Any]) -> None:
-    """Copy a checkpoint without its weights into the run."""
-    source = Path(values["data.tokens"])
+def keep(run: RunFolder, values: Mapping[str, Any], model: Any) -> None:
+    """Copy the checkpoint of a run into it, without the weights; `model` is the branch of the
+    config tree."""
     kept = run.path / FOLDER
-    if values["model.architecture"] != ARCHITECTURE or source == kept:
+    if values["model.architecture"] != ARCHITECTURE or kept.exists():
         return
-    kept.mkdir(exist_ok=True)
+    source = model.checkpoint
+    kept.mkdir()
     for pattern in KEPT:
-        for path in source.glob(pattern):
-            shutil.copy(path, kept)
-    checkpoint = Checkpoint(source)
-    (kept / "tokenizer.json").write_text(json.dumps(checkpoint.content))
+        for path in source.folder.glob(pattern):
+            if not (source.extended and path.name in OTHER_VOCABULARIES):
+                shutil.copy(path, kept)
+    write_json(kept / "tokenizer.json", source.content)
+    config = json.loads((kept / "config.json").read_text())
+    write_json(kept / "config.json", config | {"vocab_size": model.n_tokens}, indent=2)
 
 
-def kept_keys(run: RunFolder) -> dict[str, str]:
-    """The keys that name the checkpoint that a run keeps; none for other runs."""
+def kept_keys(run: RunFolder) -> dict[str, Any]:
+    """The keys that name the checkpoint that a run keeps, with all of its tokens; none for other
+    runs."""
     kept = run.path / FOLDER
-    return {"data.tokens": str(kept.resolve())} if kept.is_dir() else {}
+    if not kept.is_dir():
+        return {}
+    return {"data.tokens": str(kept.resolve()), "data.extend_vocabulary": 0}

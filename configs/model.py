@@ -50,6 +50,7 @@ class ModelConfigs(Branch):
     ] = False
 
     n_tokens: int
+    checkpoint: Any  # `configs.hugging_face.Checkpoint`
     ngram_embedding: "NgramEmbedding | None"
 
 

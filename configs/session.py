@@ -101,7 +101,7 @@ class Session:
         if not command.resumed:
             RunFolder.create(self.run.path)
         with self.run.locked():
-            self._prepare(command, configs.data)
+            self._prepare(command, configs)
             self.began -= self.trainer.wall_seconds  # of a resumed run
             print(f"run {self.run.path}", flush=True)
             device = self.trainer.clock.device
@@ -124,7 +124,8 @@ class Session:
                     f"cannot save the run ({error.strerror or error}): make room for {self.run.path}"
                 ) from error
 
-    def _prepare(self, command: Command, data: Any) -> None:
+    def _prepare(self, command: Command, configs: Any) -> None:
+        data = configs.data
         if command.resumed:
             values = with_originals(command.values, OWN_CODE, self.run)
             values |= {
@@ -143,7 +144,7 @@ class Session:
             if command.plan:
                 self.run.save_plan(command.plan)
         keep(self.run, command.values, OWN_CODE)
-        hugging_face.keep(self.run, command.values)
+        hugging_face.keep(self.run, command.values, configs.model)
 
     def is_finished(self) -> bool:
         """Whether the last evaluation, at the end of the budget, is done."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.branch import is_reference
+from configs.hugging_face import ARCHITECTURE
 from configs.keys import ConfigError, did_you_mean
 from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM, HUB_NAME
 from runs.files import write_atomically
@@ -26,6 +27,11 @@ def check_tokens(values: dict[str, Any]) -> None:
             raise ConfigError(
                 f"data.tokens={tokens}: bpe:N needs an integer N from {FEWEST} to {MOST:,}"
             )
+    is_checkpoint = values["model.architecture"] == ARCHITECTURE
+    if values["data.extend_vocabulary"] and not is_checkpoint:
+        raise ConfigError(
+            "data.extend_vocabulary needs --init-from hf:FOLDER: for other tokens, set data.tokens=bpe:N"
+        )
     if tokens != CHARACTERS:
         for key in (
             "data.unknown_below",

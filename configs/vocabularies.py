@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from configs.branch import is_reference
-from configs.hugging_face import ARCHITECTURE, checkpoint_of
+from configs.hugging_face import ARCHITECTURE
 from data.tokens import CHARACTERS
-from data.tokens.choose import vocabulary_of
+from data.tokens.choose import vocabulary_of, vocabulary_of_tokenizer
+from data.tokens.subwords import renumbered
 from data.vocabulary import Vocabulary, characters_of
 
 if TYPE_CHECKING:
@@ -26,5 +27,7 @@ def other_vocabulary(
 
         return own_vocabulary(c.tokens, special_tokens)
     if c.root().value_of("model.architecture") == ARCHITECTURE:
-        special_tokens = tuple(checkpoint_of(c.root()).special_rows)
+        checkpoint = c.root().model.checkpoint
+        tokenizer = renumbered(checkpoint.content)
+        return vocabulary_of_tokenizer(tokenizer, checkpoint.special_rows, c.loaded)
     return vocabulary_of(c.tokens, c.loaded, special_tokens, announce)

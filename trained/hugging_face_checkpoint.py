@@ -4,6 +4,7 @@ Folio's ids have another order than the checkpoint's, so the rows of the embeddi
 decoder change places. Everything else stays as it is.
 """
 
+import math
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,24 +13,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from configs.experiment import configs_of
 from configs.hugging_face import KEPT, PREFIX, Checkpoint
 from configs.keys import ConfigError
-from data.vocabulary import Vocabulary
+from data.protocol import evenly_spaced
+from distributed.launch import rank
 from runs.files import write_atomically
 from trained.load import Trained
 from trained.model_card import card
 from trained.saved_classifier import SavedClassifier
-from training.evaluation import evaluating
+from training.callbacks.per_character import per_character
+from training.evaluation import evaluate, evaluating
 
 TOLERANCE = 2e-5  # of logits, as a share of the largest
+N_WINDOWS = 64  # that show what more tokens change
 NO_HEAD = "the checkpoint has no head for masked tokens: a new one, tied to its embedding, is trained"
 
 
 @torch.no_grad()
-def copy_checkpoint(
-    model: Any, vocabulary: Vocabulary, values: Mapping[str, Any]
-) -> None:
-    """Copy the weights of the checkpoint that the keys of a new run name into its model.
+def copy_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> None:
+    """Copy the weights of the checkpoint that the keys of a new run name into its model; `data` is
+    the branch of the config tree. The row of a new token starts at the mean of the pieces that it
+    replaces.
 
     Raises ConfigError if the encoder lacks weights, or if transformers computes other logits with
     them.
@@ -45,13 +50,54 @@ def copy_checkpoint(
     missing = sorted(info["missing_keys"])
     if any(name.startswith(source.base_model_prefix + ".") for name in missing):
         raise ConfigError(f"{PREFIX}{folder}: the weights of {missing[0]} are missing")
-    if missing:
+    if missing and rank() == 0:
         print(NO_HEAD, flush=True)
+
+    vocabulary = data.vocabulary
     rows = torch.tensor(checkpoint.rows(vocabulary))
+    is_known = rows >= 0
+    extended = data.root().model.checkpoint.extended
+    new = extended.pieces if extended else {}
     state = model.state_dict()
     for own, weight, has_rows in renamed(source, model):
-        state[own].copy_(weight[rows] if has_rows else weight)
+        if not has_rows:
+            state[own].copy_(weight)
+            continue
+        state[own][is_known] = weight[rows[is_known]].to(state[own].device)
+        for token, pieces in new.items():
+            state[own][vocabulary.id_of(token)] = weight[pieces].mean(0)
+
     check_same(model, source, rows, vocabulary.n_ordinary)
+    if extended:
+        report_extension(model, data, values)
+
+
+def report_extension(model: Any, data: Any, values: Mapping[str, Any]) -> None:
+    """Print the loss per character with the tokens of the checkpoint, and with more."""
+    plain = {**values, "data.extend_vocabulary": 0}
+    before = configs_of(plain)
+    copy_checkpoint(before.network, before.data, plain)
+    n_new = data.vocabulary.n_tokens - before.data.vocabulary.n_tokens
+    losses = [
+        loss_per_character(network, branch)
+        for network, branch in ((before.network, before.data), (model, data))
+    ]
+    if rank() == 0:
+        print(
+            f"loss per character of {N_WINDOWS} windows: {losses[0]:.4f} with the tokens of the checkpoint,"
+            f" {losses[1]:.4f} with {n_new:,} more before training",
+            flush=True,
+        )
+
+
+def loss_per_character(model: Any, data: Any) -> float:
+    validation = data.validation_set
+    validation = validation.take(evenly_spaced(validation.n_windows, N_WINDOWS))
+    vocabulary = data.vocabulary
+    seq_len = validation.windows.shape[1]
+    evaluation = evaluate(model, validation, vocabulary.mask_token, seq_len)
+    values = per_character(evaluation, validation, vocabulary.lengths)
+    return values.get("loss.valid_per_character", math.nan)
 
 
 def renamed(source: Any, model: Any) -> Iterator[tuple[str, Tensor, bool]]:
@@ -75,16 +121,20 @@ def check_same(model: Any, source: Any, rows: Tensor, n_ordinary: int) -> None:
     device = next(model.parameters()).device
     special = model.encoder.arrangement.special
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(n_ordinary, (1, 12), generator=generator)
+    is_known = rows >= 0
+    n_known = int(is_known[:n_ordinary].sum())  # the first ones
+    ids = torch.randint(n_known, (1, 12), generator=generator)
     documents = torch.tensor([[1] * 5 + [2] * 7], device=device)
     expected = []
     for part in (ids, ids[:, :5], ids[:, 5:]):
         around = torch.tensor([[special.cls, *part[0].tolist(), special.sep]])
-        expected.append(source(rows[around]).logits[0, 1:-1, rows])
+        logits = source(rows[around]).logits[0, 1:-1]
+        expected.append(logits[:, rows[is_known]])
     with evaluating(model, device):
         alone = model(ids.to(device)).cpu()
         packed = model(ids.to(device), attention_mask=documents).cpu()
-    difference = torch.cat([alone, packed]) - torch.cat(expected)
+    own = torch.cat([alone, packed])[:, is_known]
+    difference = own - torch.cat(expected)
     share = difference.abs().max() / expected[0].abs().max()
     if not share <= TOLERANCE:  # nan is not
         raise ConfigError(

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from configs.command_line.command import SETTINGS, Command, config_of
+from configs.data import DataConfigs
 from configs.hugging_face import PREFIX
 from configs.keys import ConfigError
 from configs.own_code import vocabulary_of_run
@@ -21,19 +22,17 @@ from training.checkpoint import CheckpointError, load_checkpoint
 MAY_DIFFER = {"model.dropout", "model.ngram_dropout"}
 
 
-def copy_initial_weights(
-    model: nn.Module, vocabulary: Vocabulary, command: Command
-) -> None:
+def copy_initial_weights(model: nn.Module, data: DataConfigs, command: Command) -> None:
     """Copy the weights of the run, or the checkpoint, that the key `initial_weights` names, if it
     names one."""
     initial = command.values["initial_weights"]
     if initial.startswith(PREFIX):
         from trained.hugging_face_checkpoint import copy_checkpoint
 
-        copy_checkpoint(model, vocabulary, command.values)
+        copy_checkpoint(model, data, command.values)
     elif initial:
         run = find_run(initial, command.logs)
-        copy_weights(model, vocabulary, command.values, run)
+        copy_weights(model, data.vocabulary, command.values, run)
 
 
 @torch.no_grad()

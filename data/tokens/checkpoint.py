@@ -32,7 +32,8 @@ def special_rows(
 def rows_of(
     vocabulary: Vocabulary, content: Mapping[str, Any], special: Mapping[str, int]
 ) -> list[int]:
-    """The row of each id of the vocabulary, `[n_tokens]`; `special` are the `special_rows`."""
-    ids = ids_of(content)
-    ordinary = [ids[token] for token in vocabulary.ordinary]
-    return ordinary + [special[token] for token in vocabulary.special_tokens]
+    """The row of each id of the vocabulary, `[n_tokens]`, and -1 for a new token; `special` are the
+    `special_rows`."""
+    rows = {**ids_of(content), **special}
+    tokens = [*vocabulary.ordinary, *vocabulary.special_tokens]
+    return [rows.get(token, -1) for token in tokens]

@@ -33,7 +33,7 @@ def vocabulary_of(
 
     match = BPE.fullmatch(tokens)
     if not match:
-        return _of_tokenizer(read_tokenizer(tokens), special_tokens, corpus)
+        return vocabulary_of_tokenizer(read_tokenizer(tokens), special_tokens, corpus)
 
     size = int(match[1])
     vocabulary = SubwordVocabulary(bpe(corpus, size, announce), special_tokens)
@@ -46,7 +46,7 @@ def vocabulary_of(
     return vocabulary
 
 
-def _of_tokenizer(
+def vocabulary_of_tokenizer(
     tokenizer: Mapping[str, Any], special_tokens: Iterable[str], corpus: Corpus
 ) -> SubwordVocabulary:
     """The vocabulary of a tokenizer.json. What it changes in the corpus is learned from a part."""

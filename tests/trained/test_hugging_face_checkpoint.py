@@ -1,6 +1,7 @@
 """`--init-from hf:FOLDER`: checkpoints of transformers are trained, measured and exported."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ import finetune
 import predict
 from configs.experiment import configs_of
 from data.batch import IGNORED_LABEL
+from runs.files import ROOT
 from tests.checkpoints import CLASSES, checkpoint
 from tests.conftest import check_resumes, dotted, only_run, written
 from tests.trained.conftest import csv_of_animals
@@ -322,3 +324,50 @@ def test_blanks_are_filled_as_by_transformers(folder, start, tmp_path):
 
     tokens = [guess["token_str"].removeprefix("##") for guess in expected]
     assert [name.strip() for name, _ in json.loads(line)["candidates"][0]] == tokens
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "camembert"], indirect=True)
+def test_pieces_of_the_text_are_added(folder, start, tmp_path, lines_file):
+    """The rows of the others stay, and the export encodes as the run does."""
+    letters = set(lines_file.read_text())
+    found = re.findall("[a-z]+", (ROOT / "docs/reading.md").read_text())
+    words = [word for word in found if letters.issuperset(word)]
+    corpus = written(tmp_path / "words.txt", " ".join(words * 3))
+    plain, _ = start(folder, data__corpus=corpus)
+    trained, output = start(folder, data__corpus=corpus, data__extend_vocabulary=99)
+    old, new = plain.vocabulary, trained.vocabulary
+    text = corpus.read_text()[:5_000]
+    added = [token for token in new.ordinary if token not in old.ordinary]
+    added = [token for token in added if not token.startswith("[row")]
+
+    assert new.n_tokens == old.n_tokens + 99 == old.n_tokens + len(added)
+    assert new.decode(new.encode(text)) == old.decode(old.encode(text))
+    assert len(new.encode(text)) < 0.8 * len(old.encode(text))
+    assert "loss per character" in output
+
+    table = trained.encoder.embedding.weight
+    for token, before in zip(
+        old.ordinary, plain.encoder.embedding.weight, strict=False
+    ):
+        assert torch.equal(table[new.id_of(token)], before)
+    for token in added:
+        surface = new.surfaces[new.id_of(token)].decode().strip()
+        assert surface in corpus.read_text()
+
+    back = tmp_path / "back"
+    assert export.main([str(trained.run.path), "--to", "huggingface", str(back)]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+    rows = torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert torch.equal(rows_of(new, tokenizer)[new.encode(text)], rows)
+    (row,) = trained.run.metrics()
+    expected = loss_of_transformers(back, trained)
+    assert row["loss.valid"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_a_run_with_added_pieces_resumes(folder, start):
+    trained, _ = start(folder, data__extend_vocabulary=20, training__max_steps=1)
+    words = ["--resume", str(trained.run.path), "training.max_steps=2"]
+
+    assert experiment.main(words) == 0
+    assert trained.run.config()["data.extend_vocabulary"] == 20
