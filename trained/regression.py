@@ -87,8 +87,8 @@ def calibrated(
     """The loss of readings at the scale that suits them, and their weight.
 
     Fine-tuned models are too certain, which says nothing about the label that they prefer. The
-    share is the square of the part of the loss of `nothing_known` that they take away: readings
-    that know little mostly repeat what others know.
+    share is the part of the loss of `nothing_known` that they take away: readings that know little
+    mostly repeat what others know.
     """
     losses = []
     for scale in SCALES if kind != NUMBER else (1.0,):
@@ -96,7 +96,7 @@ def calibrated(
     loss, scale = min(losses)
     nothing = nothing_known(kind, read, labels)
     gain = 1 - loss / loss_of(kind, nothing, labels, weights).item()
-    return loss, Weight(scale, max(gain, LEAST_GAIN) ** 2)
+    return loss, Weight(scale, max(gain, LEAST_GAIN))
 
 
 def known_weight(
