@@ -10,15 +10,12 @@ operating system's cache, then again. The files are in the system's temporary fo
 the environment variable TMPDIR.
 """
 
-import multiprocessing
 import os
 import random
 import resource
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,12 +24,11 @@ import torch
 
 import data.corpus
 from benchmarks.command import run_benchmark
-from benchmarks.turns import Measures, compare
+from benchmarks.turns import Measures, compare, in_process
 from configs.command_line.command import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from data.play.grammar import play
-from training import tracking
 
 SHARES = {"characters": 1.0, "bytes": 1.0, "bpe:8192": 0.1}  # of the text's size
 # windows and characters; the last is of `gpu`
@@ -70,13 +66,6 @@ def write(path: Path, megabytes: float) -> None:
     with open(path, "w", encoding="utf-8") as file:
         while file.tell() < megabytes * 1e6:
             file.write("\n\n".join(generator.choices(speeches, k=5_000)) + "\n\n")
-
-
-def in_process(function: Callable[..., Measures], *arguments: Any) -> Measures:
-    """The result of a function that runs in a new process."""
-    new = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, new, initializer=tracking.be_quiet) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def convert(text: Path, tokens: str, cache: Path) -> Measures:

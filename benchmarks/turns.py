@@ -1,13 +1,16 @@
 """Candidates measured in turns, so that disturbances of the machine affect all of them equally."""
 
+import multiprocessing
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.command import in_minutes, save_results
+from training import tracking
 
 Measures = Mapping[str, float]  # by name; the name has the unit
 Candidates = Mapping[str, Callable[[], Measures]]
@@ -79,3 +82,10 @@ def take_turns(
             print(f"{in_minutes(seconds)} to go", flush=True)
 
     return {name: measured[warmup:] for name, measured in results.items()}
+
+
+def in_process(function: Callable[..., Measures], *arguments: Any) -> Measures:
+    """The result of a function that runs in a new process."""
+    new = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, new, initializer=tracking.be_quiet) as pool:
+        return pool.submit(function, *arguments).result()
