@@ -81,6 +81,10 @@ class Encoder:
         self.base = base
         self.embedding = base.get_input_embeddings()
         self.layers = getattr(base, "layers", None)
+        self.d_model = base.config.hidden_size
+
+    def at_tokens(self, x: Tensor, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        return x
 
     def __call__(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Vectors `[batch, seq_len, d_model]`."""
