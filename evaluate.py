@@ -4,6 +4,10 @@ python evaluate.py RUN [RUN ...] [--writing]          RUN: a folder, a uuid or i
                                                       or last
 python evaluate.py RUN [RUN ...] data.corpus=PATH     their text has moved to PATH
 python evaluate.py RUN [RUN ...] --tasks              only the tasks that finetune.py has learned
+python evaluate.py RUN [RUN ...] --pairs FILE [FILE ...]
+                                                      minimal pairs: BLiMP's sentence_good and
+                                                      sentence_bad, or the first two columns of a
+                                                      CSV, TSV or JSON lines file
 python evaluate.py RUN [RUN ...] --tasks --over-time  these tasks at each checkpoint that
                                                       checkpoint.keep_at kept
 """
@@ -11,6 +15,7 @@ python evaluate.py RUN [RUN ...] --tasks --over-time  these tasks at each checkp
 import math
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +33,7 @@ from runs.run_folder import RunFolder
 from runs.schema import is_number, read_object
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
+from trained.minimal_pairs import measure_pairs, read_pairs
 from trained.tables import Measured, Results, print_side_by_side, print_tables
 from trained.task_results import print_tasks
 from training.callbacks.per_character import per_character
@@ -49,9 +55,17 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--writing", action="store_true", help=writing)
     tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
-    parser.add_argument("--tasks", action="store_true", help=tasks)
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--tasks", action="store_true", help=tasks)
     over_time = "learn these tasks at each kept checkpoint too, and draw the scores against the tokens"
     parser.add_argument("--over-time", action="store_true", help=over_time)
+
+    pairs = (
+        "print on how many pairs the first text has the higher pseudo-log-likelihood"
+    )
+    only.add_argument("--pairs", nargs="+", type=Path, metavar="FILE", help=pairs)
+    within = "score each token without the later ones of its word (PLL-word-l2r)"
+    parser.add_argument("--within-words", action="store_true", help=within)
 
     return run_script(parser, arguments, measure_runs)
 
@@ -65,14 +79,23 @@ def measure_runs(options: Namespace) -> None:
     if not names or len(corpora) > 1:
         raise ConfigError(f"name a RUN, and at most one {MOVED}PATH")
     runs = [find_run(name, options.logs) for name in names]
-    if options.over_time and not options.tasks:
-        raise ConfigError("--over-time needs --tasks")
+    for option, needed in (("over_time", "tasks"), ("within_words", "pairs")):
+        if getattr(options, option) and not getattr(options, needed):
+            raise ConfigError(f"--{option.replace('_', '-')} needs --{needed}")
     if options.tasks:
         for run in runs:
             show_tasks(run, options.over_time)
         return
 
     n_threads = torch.get_num_threads()
+    if options.pairs:
+        files = [(path, read_pairs(path)) for path in options.pairs]
+        for run in runs:
+            trained = load(run)
+            choose_threads(trained, n_threads)
+            measure_pairs(trained, files, options.within_words)
+        return
+
     measured = []
     for run in {run.results: run for run in runs}.values():
         trained = load(run, best_device(), *corpora)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,16 @@ def with_error(value: str, error: float | None) -> str:
         return value
     n_digits = len(value.partition(".")[2])
     return f"{value} ± {error:.{n_digits}f}"
+
+
+def share_interval(n_right: int, n: int) -> tuple[float, float]:
+    """The 95% interval of a share of n (Wilson 1927)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    share = n_right / n
+    center = share + z**2 / (2 * n)
+    margin = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    whole = 1 + z**2 / n
+    return (center - margin) / whole, (center + margin) / whole
 
 
 def paired_difference(values: ArrayLike, base: ArrayLike) -> Difference:

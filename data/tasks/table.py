@@ -41,7 +41,7 @@ def from_table(path: Path) -> Task:
     file is missing or not as above.
     """
     rows = []
-    for number, row in enumerate(_read(path), start=1):
+    for number, row in enumerate(read_table(path), start=1):
         try:
             rows.append(row | _labels_in_columns(row))
         except KeyError as error:
@@ -73,7 +73,8 @@ def from_table(path: Path) -> Task:
     return _split(path.name, kind, list(examples))
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV, TSV or JSON lines file. Raises CorpusError."""
     try:
         with opened(path):
             pass  # refuse what is not a regular file
