@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -14,10 +15,12 @@ import export
 import finetune
 import predict
 from configs.experiment import configs_of
+from configs.hugging_face import folder_of
+from configs.keys import ConfigError
 from data.batch import IGNORED_LABEL
 from runs.files import ROOT
 from tests.checkpoints import CLASSES, checkpoint
-from tests.conftest import check_resumes, dotted, only_run, written
+from tests.conftest import check_resumes, dotted, one_line, only_run, written
 from tests.trained.conftest import csv_of_animals
 from trained.answers import answers
 from trained.load import load_trained
@@ -372,3 +375,38 @@ def test_a_run_with_added_pieces_resumes(folder, start):
 
     assert experiment.main(words) == 0
     assert trained.run.config()["data.extend_vocabulary"] == 20
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_a_name_on_the_hub_is_found_in_its_cache(folder, tmp_path, monkeypatch):
+    cached = tmp_path / "models--someone--model"
+    shutil.copytree(folder, cached / "snapshots/abc")
+    (cached / "refs").mkdir()
+    written(cached / "refs/main", "abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    assert folder_of("someone/model") == cached / "snapshots/abc"
+    with one_line(ConfigError, "hf:someone/other: no folder, and not on the Hub"):
+        folder_of("someone/other")
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_code_of_a_checkpoint_runs_only_if_the_user_trusts_it(
+    folder, tmp_path, refusal
+):
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    written(copy / "config.json", json.dumps(config))
+    written(copy / "own.py", f"open({str(tmp_path / 'ran')!r}, 'w')")
+
+    line = refusal(experiment.main, "--init-from", f"hf:{copy}")
+
+    assert "model.trust_remote_code=true" in line
+    assert not (tmp_path / "ran").exists()
+    refusal(
+        experiment.main, "--init-from", f"hf:{copy}", "model.trust_remote_code=true"
+    )
+    assert (tmp_path / "ran").exists()
