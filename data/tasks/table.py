@@ -20,6 +20,14 @@ COLUMNS = {
     NUMBER: {"text", "number"},
     WORDS: {"text", "tags"},
 }
+GLUE = (  # columns of its files, which are read as those above
+    {"question": "text_a", "sentence": "text_b", "label": "label"},  # QNLI
+    {"sentence1": "text_a", "sentence2": "text_b", "gold_label": "label"},  # MNLI
+    {"sentence1": "text_a", "sentence2": "text_b", "label": "label"},  # RTE, WNLI
+    {"question1": "text_a", "question2": "text_b", "is_duplicate": "label"},  # QQP
+    {"#1 String": "text_a", "#2 String": "text_b", "Quality": "label"},  # MRPC
+    {"sentence": "text", "label": "label"},  # SST-2
+)
 LABEL_COLUMNS = ("label", "labels", "number", "tags")
 SEPARATOR = "|"  # of several labels
 OF_A_LABEL = "label:"  # begins the names of columns that say whether a text has a label
@@ -34,7 +42,7 @@ def from_table(path: Path) -> Task:
     `tags`, with one tag per word and a space between two, or a list of JSON; or `text` and
     `labels`, where `labels` has one character per character of the text, or any number of labels
     with | between them, or in a list of JSON, or a column `label:NAME` for each label, with 1 or 0.
-    Other columns are not read.
+    Columns of GLUE's files count as these. Other columns are not read.
 
     A column `split` may say train or test. Otherwise the first 70% of the texts of each label are
     for training. A test text that is also a training text is left out. Raises CorpusError if the
@@ -50,10 +58,16 @@ def from_table(path: Path) -> Task:
             ) from error
     columns = list(dict.fromkeys(name for row in rows for name in row if name))
     kinds = [kind for kind, names in COLUMNS.items() if names <= {*columns}]
+    glue = [names for names in GLUE if names.keys() <= {*columns}]
+    if glue and not kinds:
+        print(f"{path.name}: reads the columns {', '.join(glue[0])}", flush=True)
+        names = glue[0] | {"split": "split"}
+        rows = [{new: row.get(old) for old, new in names.items()} for row in rows]
+        kinds = [PAIR if "text_a" in glue[0].values() else TEXT]
     if len(kinds) != 1:
         raise CorpusError(
             f"{path} needs the columns text and label, or text_a, text_b and label, or text and"
-            f" labels, or text and tags, or text and number, in lower case; it has"
+            f" labels, or text and tags, or text and number, in lower case, or those of GLUE; it has"
             f" {', '.join(columns) or 'no rows'}"
         )
     kind = LABELS if kinds[0] == CHARACTER and has_several(rows) else kinds[0]

@@ -226,3 +226,35 @@ LABEL_IN_TEST = "".join(f"a{i},xy\n" for i in range(9)) + "b,z\n"
 def test_a_wrong_table_is_refused_in_one_line(tmp_path, content, message):
     with one_line(CorpusError, message):
         table(tmp_path, content)
+
+
+GLUE = {  # a file's columns and the values of a row, and those that are read
+    "SST-2": ("sentence\tlabel", 'so "good {i}\t{label}', 'so "good {i}'),
+    "RTE": ("index\tsentence1\tsentence2\tlabel", "{i}\tA {i}\tB\t{label}", "A {i}"),
+    "QNLI": ("index\tquestion\tsentence\tlabel", "{i}\tA {i}\tB\t{label}", "A {i}"),
+    "MRPC": (
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+        "{label}\t1\t2\tA {i}\tB",
+        "A {i}",
+    ),
+    "QQP": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+        "{i}\t1\t2\tA {i}\tB\t{label}",
+        "A {i}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_files_of_glue_are_read_as_they_are(tmp_path, capsys, name):
+    header, form, first = GLUE[name]
+    path = written(
+        tmp_path / "train.tsv", "\n".join([header, *rows_of_each_label(form, 20)])
+    )
+    task = from_table(path)
+
+    assert task.kind == (PAIR if name != "SST-2" else "text")
+    assert task.labels == ["x", "y"]
+    assert task.pool[0].texts[0] == first.format(i=0)
+    assert len(task.pool) == 28
+    assert capsys.readouterr().out.startswith("train.tsv: reads the columns ")
