@@ -191,6 +191,9 @@ def source_of(run: RunFolder) -> tuple[Source, str]:
 
 def losses_of(trained: Trained) -> str:
     """The validation loss of a run and its protocol, in Markdown."""
+    if trained.run.suffix:
+        kept = trained.run.suffix.removeprefix("@")
+        return f"Unknown: these weights were kept at {kept} of the training, not evaluated."
     rows = trained.run.metrics()
     if not rows:
         return "Unknown: the run has lost its metrics.jsonl."

@@ -30,6 +30,7 @@ BASELINES = (NGRAMS, CONTEXT, WORD_CONTEXT, FREQUENT, MEAN)
 BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, COMBINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
+LEGEND = 2  # names beside each other below a panel
 AXES = {"labels": "labelled examples", "tokens": "tokens of pretraining"}
 MOST_LEVEL = 5  # numbers on an axis; more are turned
 SHOWN_WHOLE = 10_000  # numbers below it are written whole on an axis
@@ -147,7 +148,8 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]], axis: str) -> Figure:
     shows, and the ceiling as a line."""
     columns = min(PANELS, len(tasks))
     rows = -(-len(tasks) // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.6 * rows + 0.4), layout="constrained")
+    figure = Figure(layout="constrained")
+    figure.set_figwidth(3.2 * columns)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     legend: dict[str, Any] = {}
     for panel, (task, of_task) in zip(panels, tasks.items(), strict=False):
@@ -160,7 +162,10 @@ def figure_of(tasks: dict[str, dict[int, dict[str, Any]]], axis: str) -> Figure:
         panel.remove()
     lines = list(legend.values())
     place = "outside lower center"
-    figure.legend(lines, list(legend), loc=place, ncols=len(legend), fontsize=8)
+    n_columns = min(len(legend), LEGEND * columns)
+    figure.legend(lines, list(legend), loc=place, ncols=n_columns, fontsize=8)
+    n_lines = -(-len(legend) // n_columns)
+    figure.set_figheight(2.6 * rows + 0.2 + 0.2 * n_lines)
 
     return figure
 
