@@ -223,7 +223,7 @@ def schedule(c: Configs) -> Schedule:
         warmup=c.training.warmup,
         decay=c.training.decay,
         final_learning_rate=c.training.final_learning_rate,
-        evaluations=c.training.evaluations,
+        evaluations=1 if c.training.max_steps == 0 else c.training.evaluations,
         seconds_per_checkpoint=c.checkpoint.every_seconds,
     )
 

@@ -30,11 +30,21 @@ N_WINDOWS = 64  # that show what more tokens change
 NO_HEAD = "the checkpoint has no head for masked tokens: a new one, tied to its embedding, is trained"
 
 
+def begin_with_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> None:
+    """Copy the weights of a checkpoint into the model of a new run, as `copy_checkpoint` does, and
+    print what is new. Raises ConfigError."""
+    has_head = copy_checkpoint(model, data, values)
+    if not has_head and rank() == 0:
+        print(NO_HEAD, flush=True)
+    if data.root().model.checkpoint.extended:
+        report_extension(model, data, values)
+
+
 @torch.no_grad()
-def copy_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> None:
+def copy_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> bool:
     """Copy the weights of the checkpoint that the keys of a new run name into its model; `data` is
     the branch of the config tree. The row of a new token starts at the mean of the pieces that it
-    replaces.
+    replaces. Returns whether the checkpoint has a head.
 
     Raises ConfigError if the encoder lacks weights, or if transformers computes other logits with
     them.
@@ -50,9 +60,6 @@ def copy_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> None:
     missing = sorted(info["missing_keys"])
     if any(name.startswith(source.base_model_prefix + ".") for name in missing):
         raise ConfigError(f"{PREFIX}{folder}: the weights of {missing[0]} are missing")
-    if missing and rank() == 0:
-        print(NO_HEAD, flush=True)
-
     vocabulary = data.vocabulary
     rows = torch.tensor(checkpoint.rows(vocabulary))
     is_known = rows >= 0
@@ -68,8 +75,7 @@ def copy_checkpoint(model: Any, data: Any, values: Mapping[str, Any]) -> None:
             state[own][vocabulary.id_of(token)] = weight[pieces].mean(0)
 
     check_same(model, source, rows, vocabulary.n_ordinary)
-    if extended:
-        report_extension(model, data, values)
+    return not missing
 
 
 def report_extension(model: Any, data: Any, values: Mapping[str, Any]) -> None:

@@ -27,9 +27,9 @@ def copy_initial_weights(model: nn.Module, data: DataConfigs, command: Command) 
     names one."""
     initial = command.values["initial_weights"]
     if initial.startswith(PREFIX):
-        from trained.hugging_face_checkpoint import copy_checkpoint
+        from trained.hugging_face_checkpoint import begin_with_checkpoint
 
-        copy_checkpoint(model, data, command.values)
+        begin_with_checkpoint(model, data, command.values)
     elif initial:
         run = find_run(initial, command.logs)
         copy_weights(model, data.vocabulary, command.values, run)
