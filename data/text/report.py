@@ -76,8 +76,8 @@ def drawn(stored: StoredText, share: float) -> str:
     names = [repr(stored.folders[folder]) for folder in stored.split.cut]
     if names:
         line += (
-            f"; a long document is in both parts, because no border between documents"
-            f" leaves 5% to 20% for validation in {', '.join(names[:NAMED])}"
+            "; a document is cut, for training and validation, because no border between"
+            f" documents leaves 5% to 20% for validation in {', '.join(names[:NAMED])}"
         )
     return line
 

@@ -137,7 +137,8 @@ def list_sources(path: Path, reading: Reading) -> Listing:
         raise CorpusError(f"{str(file)!r} {left_out[file]}")
     if not sources:
         file, reason = next(iter(left_out.items()), (path, "has no files"))
-        raise CorpusError(f"no text in {str(path)!r}: {file.name!r} {reason}")
+        others = f"; {len(left_out):,} files are left out" if len(left_out) > 1 else ""
+        raise CorpusError(f"no text in {str(path)!r}: {file.name!r} {reason}{others}")
     return listing
 
 

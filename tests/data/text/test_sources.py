@@ -162,6 +162,13 @@ def test_a_file_that_is_no_text_is_refused_and_left_out_of_a_folder(name, tmp_pa
     assert name in str(raised.value)
 
 
+def test_a_folder_without_text_says_how_many_files_it_leaves_out(tmp_path):
+    for name in ("a.so", "b.so"):
+        (tmp_path / name).write_bytes(bytes(100))
+    with one_line(CorpusError, "'a.so' is a binary file .*; 2 files are left out"):
+        load_corpus(str(tmp_path))
+
+
 def test_a_link_to_a_folder_above_it_is_refused(tmp_path):
     folder = folder_with(tmp_path / "texts", "up", lambda path: path.symlink_to(".."))
     with one_line(CorpusError, "leads back to a folder above it"):
