@@ -126,7 +126,7 @@ class RunFolder:
         """The names of the checkpoints of the run's history, such as 5M, oldest first."""
         paths = sorted(
             self.checkpoints.glob("at-*.safetensors"),
-            key=lambda path: path.stat().st_mtime_ns,
+            key=lambda path: path.lstat().st_mtime_ns,
         )
         return [path.stem.removeprefix("at-") for path in paths]
 
