@@ -48,10 +48,14 @@ class ReferenceLosses(Callback):
     def end(self, trainer: Trainer) -> None:
         if trainer.progress() >= 1:
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
+            if not self.announced:
+                trainer.report(
+                    "counting was not computed by the end of the run (evaluate.py compares with it)"
+                )
             counting = self.references.losses.get("counting", math.inf)
             if self.last_loss > counting:
                 trainer.report(
-                    f"loss.valid {self.last_loss:.2f} is above counting ({counting:.2f}): train longer,"
+                    f"loss.valid {self.last_loss:.4f} is above counting ({counting:.4f}): train longer,"
                     " because counting neighbors predicts this text better than the run"
                 )
         with reporting_os_errors(trainer.report, self.run.curves_path.name):

@@ -1,4 +1,5 @@
 import multiprocessing
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from data.references.losses import (
 )
 from data.references.process import References
 from data.vocabulary import Vocabulary
+from runs.run_folder import RunFolder
+from tests.conftest import SAVE_CURVES
+from training.callbacks.reference_losses import ReferenceLosses
 
 # independent characters
 COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))
@@ -147,3 +151,23 @@ def test_a_background_process_that_dies_does_not_stop_the_run(text):
     assert not started.is_complete()
     assert started.losses == KNOWN
     assert started.floor() is None
+
+
+def test_a_run_says_that_its_counting_was_not_computed(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(SAVE_CURVES, lambda *_: None)
+    before = set(multiprocessing.active_children())
+    callback = ReferenceLosses(RunFolder(tmp_path), References(text, KNOWN))
+    (child,) = set(multiprocessing.active_children()) - before
+    child.kill()
+    reported = []
+    trainer = SimpleNamespace(
+        report=reported.append,
+        progress=lambda: 1.0,
+        evaluator=SimpleNamespace(corpus=text),
+    )
+
+    callback.begin(trainer)
+    callback.end(trainer)
+
+    assert "counting is being computed" in reported[0]
+    assert "counting was not computed by the end of the run" in reported[1]
