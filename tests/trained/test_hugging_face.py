@@ -67,13 +67,13 @@ ROW = {
     [([], "lost its metrics.jsonl"), ([ROW], "| 1.5000 nats | unknown | 512 | 2 |")],
 )
 def test_the_card_of_a_run_without_figures_says_so(rows, text):
-    run = SimpleNamespace(metrics=lambda: rows, corpus=dict)
+    run = SimpleNamespace(suffix="", metrics=lambda: rows, corpus=dict)
     assert text in losses_of(SimpleNamespace(run=run))
 
 
 def test_the_card_says_how_many_windows_its_loss_is_of():
     run = SimpleNamespace(
-        metrics=lambda: [ROW | {"validation_windows": 64}], corpus=dict
+        suffix="", metrics=lambda: [ROW | {"validation_windows": 64}], corpus=dict
     )
     card = losses_of(SimpleNamespace(run=run))
     assert "64 windows of the last 10%" in card
@@ -81,7 +81,7 @@ def test_the_card_says_how_many_windows_its_loss_is_of():
 
 def test_the_card_of_a_run_on_documents_says_what_they_were():
     corpus = {"name": "a.jsonl", "sha256": "0", "contents": "4,278 documents"}
-    run = SimpleNamespace(metrics=lambda: [ROW], corpus=lambda: corpus)
+    run = SimpleNamespace(suffix="", metrics=lambda: [ROW], corpus=lambda: corpus)
 
     assert "Trained on `a.jsonl`: 4,278 documents; " in source_of(run)[1]
     assert "in the validation documents" in losses_of(SimpleNamespace(run=run))
