@@ -20,14 +20,13 @@ from typing import Any
 import torch
 
 from benchmarks.command import key_words, run_benchmark
+from benchmarks.documents import BATCH, SEQ_LEN, trainer_of
 from benchmarks.trials import RUNS, train
 from benchmarks.turns import Measures, compare, in_process
 from runs.run_folder import RunFolder
 from trained.hugging_face_checkpoint import export_checkpoint
 from trained.load import load_trained
 
-SEQ_LEN = 128
-BATCH = 16
 RATE = 2e-4
 KEYS = {
     "training.learning_rate": RATE,
@@ -86,22 +85,10 @@ def by_trainer(checkpoint: str, file: str, n_tokens: int, text: str) -> Measures
 
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(checkpoint)
     model = transformers.AutoModelForMaskedLM.from_pretrained(checkpoint)
-    rows: Any = rows_of(tokenizer, Path(text).read_text(), n_tokens)
+    rows = rows_of(tokenizer, Path(text).read_text(), n_tokens)
     with TemporaryDirectory() as folder:
-        arguments = transformers.TrainingArguments(
-            folder,
-            per_device_train_batch_size=BATCH,
-            num_train_epochs=1,
-            learning_rate=RATE,
-            warmup_steps=0.1,
-            weight_decay=0.01,
-            use_cpu=True,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        )
         collator = transformers.DataCollatorForLanguageModeling(tokenizer)
-        trainer = transformers.Trainer(model, arguments, collator, rows)
+        trainer = trainer_of(model, folder, rows, collator, RATE)
         began = time.perf_counter()
         trainer.train()
         speed = len(rows) * SEQ_LEN / (time.perf_counter() - began)

@@ -133,8 +133,6 @@ def masker_of(trained: Trained) -> MLM:
 def trained_by_trainer(model: Any, windows: Tensor, masker: MLM, rate: float) -> float:
     """Train on windows `[n_windows, seq_len]`, each read once; returns the seconds of processor
     time."""
-    from transformers import Trainer as HuggingFaceTrainer
-    from transformers import TrainingArguments
 
     def batch_of(rows: list[Tensor]) -> dict[str, Tensor]:
         inputs, labels = masker(torch.stack(rows))
@@ -142,23 +140,30 @@ def trained_by_trainer(model: Any, windows: Tensor, masker: MLM, rate: float) ->
         return {"input_ids": inputs, "labels": labels}
 
     with TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder,
-            per_device_train_batch_size=BATCH,
-            num_train_epochs=1,
-            learning_rate=rate,
-            warmup_steps=0.1,
-            weight_decay=0.01,
-            use_cpu=True,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        )
-        rows: Any = list(windows)
-        trainer = HuggingFaceTrainer(model, arguments, batch_of, rows)
+        trainer = trainer_of(model, folder, list(windows), batch_of, rate)
         began = time.process_time()
         trainer.train()
         return time.process_time() - began
+
+
+def trainer_of(model: Any, folder: str, rows: Any, batch_of: Any, rate: float) -> Any:
+    """Hugging Face's Trainer, which reads each of the rows once; `batch_of` makes a batch of some."""
+    from transformers import Trainer as HuggingFaceTrainer
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(
+        folder,
+        per_device_train_batch_size=BATCH,
+        num_train_epochs=1,
+        learning_rate=rate,
+        warmup_steps=0.1,
+        weight_decay=0.01,
+        use_cpu=True,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    return HuggingFaceTrainer(model, arguments, batch_of, rows)
 
 
 def measured(

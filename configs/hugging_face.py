@@ -68,7 +68,7 @@ class Checkpoint:
     extended: "Extended | None" = None  # its tokenizer.json with more tokens
 
     def load(self, kind: str, **options: Any) -> Any:
-        """What transformers' class `kind` reads from the folder."""
+        """The object that transformers' class `kind` loads from the folder."""
         try:
             return getattr(library(), kind).from_pretrained(
                 self.folder, trust_remote_code=self.trust_remote_code, **options
