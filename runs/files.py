@@ -47,13 +47,20 @@ def read_piece(
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it to disk, and rename it, so that `path` is never incomplete.
-    Raises OSError."""
+    """Write a file so that `path` is never incomplete. Raises OSError."""
+    with written_atomically(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def written_atomically(path: Path) -> Iterator[Path]:
+    """A temporary path to write to. The file is then flushed to disk and renamed to `path`, or
+    deleted if an error leaves the block. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
 
     try:
-        temporary.write_bytes(content)
+        yield temporary
         flush(temporary)
         os.replace(temporary, path)
     except BaseException:

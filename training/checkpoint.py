@@ -8,6 +8,7 @@ of the state is JSON in the metadata, beside a hash of everything.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 
 from runs.errors import InputError, StoppedError
-from runs.files import flush, write_atomically
+from runs.files import flush, written_atomically
 from runs.schema import checked
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
@@ -74,7 +75,19 @@ class Content(NamedTuple):
     def save(self, path: Path) -> None:
         """Write a checkpoint atomically. Raises OSError."""
         metadata = {"state": self.text, "sha256": digest(*self)}
-        write_atomically(path, save(self.tensors, metadata))
+        with written_atomically(path) as temporary:
+            try:
+                save_file(self.tensors, temporary, metadata)
+            except SafetensorError as error:
+                raise _os_error(error) from error
+
+
+def _os_error(error: SafetensorError) -> OSError:
+    """The error of the system that a message of safetensors ends with, such as a full disk."""
+    number = re.search(r"os error (\d+)", str(error))
+    if number is None:
+        return OSError(str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
