@@ -159,11 +159,19 @@ def network(c: Configs) -> "nn.Module":
 
 
 def objective_of(c: Configs) -> "MaskedObjective":
+    """The objective; in chunks if the logits of a batch are many."""
+    from model import MaskedLanguageModel
+    from training.chunked_objective import LOGITS_AT_ONCE, ChunkedObjective
     from training.objective import MaskedObjective
     from training.pair_objective import PairObjective
 
-    kind = PairObjective if c.objective.pairs else MaskedObjective
-    return kind(c.objective.loss)
+    if c.objective.pairs:
+        return PairObjective(c.objective.loss)
+    n_at_once = LOGITS_AT_ONCE // c.model.n_tokens
+    is_large = c.training.most_positions > n_at_once
+    if is_large and isinstance(c.network, MaskedLanguageModel):
+        return ChunkedObjective(c.objective.loss, n_at_once)
+    return MaskedObjective(c.objective.loss)
 
 
 @option(Configs.update)

@@ -11,6 +11,7 @@ from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import ConfigError, Key, Share
+from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from training.schedule import Stage, masking_rates
 
@@ -148,6 +149,7 @@ class TrainingConfigs(Branch):
 
     network: "nn.Module"
     all_stages: list[Stage]
+    most_positions: int  # that a batch of a process has
     autocast: bool
 
 
@@ -166,6 +168,17 @@ def all_stages(c: TrainingConfigs) -> list[Stage]:
         for row in c.stages
         for each in masking_rates(row, rate)
     ]
+
+
+@option(TrainingConfigs.most_positions)
+def most_positions(c: TrainingConfigs) -> int:
+    from data.masking import n_masked_in
+
+    n_tokens = c.chars_per_step // c.grad_accum_steps // n_started()
+    return max(
+        n_tokens // stage.seq_len * n_masked_in(stage.seq_len, stage.masking_prob)
+        for stage in c.all_stages
+    )
 
 
 @option(TrainingConfigs.autocast)

@@ -1,5 +1,8 @@
 """The masked language model: an encoder, and a head that predicts the masked positions only."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -26,16 +29,19 @@ class MaskedLanguageModel(nn.Module):
         inputs: Tensor,
         positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> Tensor:
+        read: Callable[[Tensor], Any] | None = None,
+    ) -> Any:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
         `positions` are indices into `inputs.flatten()`: `[n]` in any order, or `[batch, n]`, whose
         row i lies in window i, which is faster. Without them, all positions are predicted, `[batch
         * seq_len, n_tokens]`. `attention_mask` `[batch, seq_len]` is the number of each token's
-        document in its window, from 1 on, and 0 at padding; or True and False.
+        document in its window, from 1 on, and 0 at padding; or True and False. The result of `read`
+        for the encoder's vectors `[*positions.shape, d_model]` takes the place of the logits.
         """
         x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
-        return self.predict(x.flatten(0, 1) if positions is None else x)
+        x = x.flatten(0, 1) if positions is None else x
+        return self.predict(x) if read is None else read(x)
 
     def predict(self, x: Tensor) -> Tensor:
         """Logits `[..., n_tokens]` for the encoder's vectors `[..., d_model]`."""

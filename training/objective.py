@@ -47,16 +47,22 @@ class MaskedObjective:
 
     def outcome_of(self, logits: torch.Tensor, batch: Batch) -> Outcome:
         """The outcome for `logits` `[*positions.shape, n_tokens]`."""
-        logits = logits.float().flatten(0, -2)
-        labels = batch.labels.flatten()
-        is_counted = labels != IGNORED_LABEL
-        losses = self.loss(logits, torch.where(is_counted, labels, 0))
-        losses = torch.where(is_counted, losses, 0.0)
-        n_correct = (logits.argmax(-1) == labels).sum()
+        losses, n_correct = self.scored(logits.flatten(0, -2), batch.labels.flatten())
         return Outcome(
             losses.view_as(batch.labels),
             {"loss_sum": losses.sum(), "n_correct": n_correct},
         )
+
+    def scored(
+        self, logits: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of each position, 0 where the label is ignored, and how many labels are the most
+        likely token, for `logits` `[n, n_tokens]` and `labels` `[n]`."""
+        logits = logits.float()
+        is_counted = labels != IGNORED_LABEL
+        losses = self.loss(logits, torch.where(is_counted, labels, 0))
+        losses = torch.where(is_counted, losses, 0.0)
+        return losses, (logits.argmax(-1) == labels).sum()
 
     def counts(self, batches: Sequence[Batch]) -> Sums:
         """The numbers that the sums over the batches of a step are divided by."""
