@@ -146,9 +146,8 @@ def resume(
 
     saved = checkpoint.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
-    for leftover in run.checkpoints.glob(
-        "*.tmp"
-    ):  # of a process that was killed while it wrote
+    # of a process that was killed while it wrote; safetensors names its own .tmp and letters
+    for leftover in run.checkpoints.glob("*.tmp*"):
         leftover.unlink()
 
     record(run, trainer.step, values)

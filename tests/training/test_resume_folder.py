@@ -91,9 +91,10 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     run.save_status("in progress")
     run.curves_path.unlink()
     (run.checkpoints / "new.safetensors.99.tmp").touch()
+    (run.checkpoints / ".tmpA1b2C3").touch()
 
     assert resume(run, steps=2) == 0
-    assert not list(run.checkpoints.glob("*.tmp"))
+    assert not list(run.checkpoints.glob("*.tmp*"))
     assert run.curves_path.exists()
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
