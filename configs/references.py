@@ -38,6 +38,7 @@ FOLIO = {
     "tests",
     "trained",
     "training",
+    "trials",
     "writing",
 }  # its packages
 

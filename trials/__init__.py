@@ -1,0 +1,1 @@
+"""Trials: pairs of runs with the same seeds that decide whether a change is better."""
