@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 @option(ModelConfigs.architecture, "labml_nn")
 def transformer(c: ModelConfigs) -> "nn.Module":
+    """With sinusoids for positions."""
+    return labml_transformer(c, "fixed_pos")
+
+
+@option(ModelConfigs.architecture, "labml_nn_learned_positions")
+def with_learned_positions(c: ModelConfigs) -> "nn.Module":
+    """With a learned vector per position, which begins at zero."""
+    return labml_transformer(c, "learned_pos")
+
+
+def labml_transformer(c: ModelConfigs, src_embed: str) -> "nn.Module":
+    """`src_embed` is the name that labml_nn gives to the kind of positions."""
     from labml_nn.transformers import TransformerConfigs
 
     from configs.model_contract import check_length
@@ -27,13 +39,14 @@ def transformer(c: ModelConfigs) -> "nn.Module":
 
     if c.d_model % 2:
         raise ConfigError(
-            f"model.d_model={c.d_model} is odd: the positions of model.architecture=labml_nn need pairs"
+            f"model.d_model={c.d_model} is odd: the positions of labml_nn need pairs"
         )
     parts = TransformerConfigs()
     parts.n_src_vocab = parts.n_tgt_vocab = c.n_tokens
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
         setattr(parts, key, getattr(c, key))
     parts.ffn.d_ff = c.d_ff
+    parts.src_embed = src_embed
     model = LabmlTransformer(
         encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator
     )
