@@ -53,7 +53,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--against", help="the base (default: the preset)", **key)
     parser.add_argument("--both", help="keys of all arms, such as the budget", **key)
-    parser.add_argument("--preset", metavar="NAME", help="the recipe below all arms")
+    below = parser.add_mutually_exclusive_group()
+    below.add_argument("--preset", metavar="NAME", help="the recipe below all arms")
+    below.add_argument(
+        "--init-from",
+        metavar="RUN",
+        help="all arms continue this run, or the checkpoint hf:FOLDER",
+    )
     parser.add_argument(
         "--equal",
         choices=("seconds", "chars", "steps"),
@@ -91,7 +97,15 @@ def decide(options: Namespace) -> int:
     if not options.change and not options.against:
         raise ConfigError("name a change, such as training.muon_momentum=0.95")
     changes = [options.against, options.change, *options.others]
-    arms = [arm(words, options.both, options.preset) for words in changes]
+    below = [
+        f"--{name}={value}"
+        for name, value in (
+            ("preset", options.preset),
+            ("init-from", options.init_from),
+        )
+        if value
+    ]
+    arms = [arm(words, options.both, below) for words in changes]
     check_arms(arms, options.equal, options.most)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 

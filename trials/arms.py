@@ -44,9 +44,9 @@ class Arm:
         return digest.hexdigest()
 
 
-def arm(words: Sequence[str], common: Sequence[str], preset: str | None) -> Arm:
-    """An arm from its own words, keys or a config file, on top of the common ones. Raises
-    ConfigError."""
+def arm(words: Sequence[str], common: Sequence[str], below: Sequence[str]) -> Arm:
+    """An arm from its own words, keys or a config file, on top of the common ones. `below` is the
+    option of experiment.py for what a config file replaces. Raises ConfigError."""
     files = [word for word in words if word.endswith(CONFIG) and "=" not in word]
     if len(files) > 1:
         raise ConfigError(f"{' and '.join(files)}: one config file per arm")
@@ -63,10 +63,7 @@ def arm(words: Sequence[str], common: Sequence[str], preset: str | None) -> Arm:
     keys = {key: value for key, value in keys.items() if key not in files}
 
     arguments = [f"{key}={value}" for key, value in keys.items()]
-    if files:
-        arguments = [f"--config={files[0]}", *arguments]
-    elif preset:
-        arguments = [f"--preset={preset}", *arguments]
+    arguments = [f"--config={files[0]}", *arguments] if files else [*below, *arguments]
     command = parse(arguments)
     name = " ".join(words) or command.source.partition(":")[0]
     return Arm(name, arguments, command.values)
