@@ -34,7 +34,8 @@ from runs.sequential import (
     interval,
 )
 
-EXIT_CODES = {"better": 0, "no difference": 3, "worse": 4, None: 5}
+# the first one that a variant has counts
+EXIT_CODES = {"better": 0, None: 5, "no difference": 3, "worse": 4}
 START = 20  # seconds of a run beside its training, at first
 
 
@@ -53,9 +54,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--against", help="the base (default: the preset)", **key)
     parser.add_argument("--both", help="keys of all arms, such as the budget", **key)
-    below = parser.add_mutually_exclusive_group()
-    below.add_argument("--preset", metavar="NAME", help="the recipe below all arms")
-    below.add_argument(
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--preset", metavar="NAME", help="the recipe below all arms")
+    start.add_argument(
         "--init-from",
         metavar="RUN",
         help="all arms continue this run, or the checkpoint hf:FOLDER",
@@ -67,10 +68,20 @@ def main(arguments: list[str]) -> int:
         help="the unit of the budget, which all arms share (default: seconds)",
     )
     parser.add_argument(
+        "--by",
+        default="loss.valid",
+        metavar="METRIC",
+        help="the metric that decides (default: loss.valid); excess, accuracy.valid,"
+        " chars_per_second, memory, or tasks",
+    )
+    parser.add_argument(
+        "--tasks", action="store_true", help="measure probes of the text's tasks too"
+    )
+    parser.add_argument(
         "--smallest",
         type=number(float, 1e-6),
         default=0.01,
-        metavar="NATS",
+        metavar="X",
         help="the smallest difference that matters (default: 0.01)",
     )
     parser.add_argument(
@@ -83,41 +94,44 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print the result as JSON; progress on stderr",
+        help="print the results as JSON, and progress on stderr",
     )
-    return run_script(parser, arguments, decide)
+    return run_script(parser, arguments, decide, "requirements-finetune.txt")
 
 
 def decide(options: Namespace) -> int:
     """Train pairs until every variant has its answer, or there are enough; returns the exit code."""
     from runs.files import locked
     from trials.arms import arm, check_arms
+    from trials.measures import METRICS, TASKS
     from trials.trial import Trial
 
     if not options.change and not options.against:
         raise ConfigError("name a change, such as training.muon_momentum=0.95")
+    if options.by not in METRICS:
+        raise ConfigError(f"--by {options.by}: choose one of {', '.join(METRICS)}")
     changes = [options.against, options.change, *options.others]
-    below = [
-        f"--{name}={value}"
-        for name, value in (
-            ("preset", options.preset),
-            ("init-from", options.init_from),
-        )
-        if value
-    ]
-    arms = [arm(words, options.both, below) for words in changes]
+    base = [f"--preset={options.preset}"] if options.preset else []
+    if options.init_from:
+        base = [f"--init-from={options.init_from}"]
+    arms = [arm(words, options.both, base) for words in changes]
     check_arms(arms, options.equal, options.most)
+    with_tasks = options.tasks or options.by == TASKS
+    if with_tasks:
+        from trials.tasks import check_tasks
+
+        check_tasks(arms)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
-    trial = Trial(logs_folder(arms[0].values["logs"]), arms, options.equal)
-    report = Report(options, trial)
+    trial = Trial(logs_folder(arms[0].values["logs"]), arms, with_tasks)
+    critical = critical_values(options.most, ERROR / len(trial.variants))
+    report = Report(options, trial, critical, METRICS)
     with locked(trial.folder / "lock", report.say):
         report.begin()
-        critical = critical_values(options.most, ERROR / len(trial.variants))
         variants = trial.variants
-        for pair in range(options.most):
-            trial.train_pair(pair, variants)
-            variants = [each for each in variants if report.pair(each, pair, critical)]
+        for n_pairs in range(1, options.most + 1):
+            trial.train_pair(n_pairs - 1, variants)
+            variants = [each for each in variants if report.is_open(each, n_pairs)]
             if not variants:
                 break
         return report.end()
@@ -126,94 +140,106 @@ def decide(options: Namespace) -> int:
 class Report:
     """Says what is known of a trial."""
 
-    def __init__(self, options: Namespace, trial: Any):
+    def __init__(self, options: Namespace, trial: Any, critical: Any, metrics: Any):
         self.options = options
         self.trial = trial
-        self.answers: dict[str, tuple[Interval, str | None]] = {}
+        self.critical = critical
+        self.metrics = metrics
+        self.metric = metrics[options.by]
+        self.known: dict[str, Interval] = {}  # by the name of the variant
         self.n_digits = max(3, 1 - math.floor(math.log10(options.smallest)))
+        self.file = sys.stderr if options.json else sys.stdout
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr if self.options.json else sys.stdout, flush=True)
+        print(line, file=self.file, flush=True)
 
     def begin(self) -> None:
-        """The time at most, and how to continue."""
+        """The time at most, and whether the trial continues."""
         n_runs = self.options.most * (1 + len(self.trial.variants))
         seconds = self.trial.base.values["training.max_seconds"]
         time_at_most = f", {minutes(n_runs * (seconds + START))}" if seconds else ""
         self.say(f"at most {self.options.most} pairs, {n_runs} runs{time_at_most}")
-        if self.trial.runs:
-            self.say(
-                f"{len(self.trial.runs)} runs are done: continuing {self.trial.folder}"
-            )
+        n_done = len(self.trial.runs)
+        if n_done:
+            self.say(f"{n_done} runs are done: continuing {self.trial.folder}")
 
-    def pair(self, variant: Any, pair: int, critical: Any) -> bool:
+    def is_open(self, variant: Any, n_pairs: int) -> bool:
         """Say what is known of a variant after a pair; returns whether it needs more."""
-        differences = self.trial.differences(variant)[: pair + 1]
-        known = interval(differences, critical)
-        answer = known.answer(self.options.smallest)
-        self.answers[variant.name] = known, answer
-        line = f"pair {known.n_pairs}: {variant.name}: {self.nats(known.mean)}"
-        if known.n_pairs >= FIRST_LOOK:
-            line += f" ({self.nats(known.low)} to {self.nats(known.high)})"
-        if answer:
-            self.say(f"{line}: {answer}")
-        elif known.n_pairs == self.options.most:
-            self.say(line)
-        elif known.n_pairs < 2:
-            self.say(f"{line}; at least {FIRST_LOOK - known.n_pairs} more")
+        differences = self.trial.differences(variant, self.options.by, n_pairs)
+        known = interval(differences, self.critical)
+        self.known[variant.name] = known
+        answer = self.answer(known)
+        line = f"pair {n_pairs}: {variant.name}: {self.signed(known)}"
+        if answer or n_pairs == self.options.most:
+            self.say(f"{line}: {answer or 'no answer yet'}")
         else:
-            more = expected_pairs(differences, self.options.smallest, critical)
-            self.say(f"{line}; {self.further(more)}")
+            self.say(f"{line}; {self.more(differences)}")
         return answer is None
 
-    def further(self, n_pairs: int | None) -> str:
-        if n_pairs is None:
-            return f"an answer within {self.options.most} pairs is not expected"
-        wall = sum(run["wall_seconds"] for run in self.trial.runs)
-        pair = wall / len(self.trial.runs) * (1 + len(self.trial.variants))
-        return f"about {n_pairs} more, {minutes(n_pairs * pair)}"
+    def answer(self, known: Interval) -> str | None:
+        return known.answer(self.options.smallest, self.metric.more_is_better)
 
-    def nats(self, value: float) -> str:
-        return f"{value:+.{self.n_digits}f}"
+    def more(self, differences: list[float]) -> str:
+        """How many further pairs an answer takes."""
+        n_pairs = FIRST_LOOK - len(differences)
+        if len(differences) < 2:
+            return f"at least {n_pairs} more"
+        expected = expected_pairs(differences, self.options.smallest, self.critical)
+        if expected is None:
+            return f"an answer within {self.options.most} pairs is not expected"
+        seconds = sum(run["wall_seconds"] for run in self.trial.runs)
+        seconds *= expected / len(differences)
+        return f"about {expected} more, {minutes(seconds)}"
+
+    def signed(self, known: Interval) -> str:
+        """A difference with its interval."""
+        mean, low, high = (f"{x:+.{self.n_digits}f}" for x in known[1:])
+        return mean if known.n_pairs < FIRST_LOOK else f"{mean} ({low} to {high})"
 
     def end(self) -> int:
         """Print one line per variant, or JSON; returns the exit code."""
-        results = []
-        for variant in self.trial.variants:
-            known, answer = self.answers[variant.name]
-            results.append(
-                {"variant": variant.name, "answer": answer, **known._asdict()}
-                | {"line": self.line(known, answer)}
-            )
-        self.trial.save(answers=results, smallest=self.options.smallest)
+        results = [self.result(variant) for variant in self.trial.variants]
+        options = {key: vars(self.options)[key] for key in ("by", "equal", "smallest")}
+        self.trial.save(**options, answers=results)
         if self.options.json:
             print(json.dumps(results), flush=True)
-        else:
-            for result in results:
-                name = f"{result['variant']}: " if len(results) > 1 else ""
-                print(f"{name}{result['line']}", flush=True)
         answers = [result["answer"] for result in results]
-        first = next(
-            each
-            for each in ("better", None, "no difference", "worse")
-            if each in answers
-        )
-        return EXIT_CODES[first]
+        return next(EXIT_CODES[each] for each in EXIT_CODES if each in answers)
 
-    def line(self, known: Interval, answer: str | None) -> str:
+    def result(self, variant: Any) -> dict[str, Any]:
+        """Say what the trial has found out about a variant; returns it for programs."""
+        known = self.known[variant.name]
+        name = f"{variant.name}: " if len(self.known) > 1 else ""
+        beside = {}
+        for metric in self.metrics:
+            differences = self.trial.differences(variant, metric, known.n_pairs)
+            if differences and metric != self.options.by:
+                other = interval(differences, self.critical)
+                beside[metric] = other._asdict()
+                self.say(f"{name}{metric}: {self.signed(other)}")
+        line = self.line(known)
+        self.say(f"{name}{line}")
+        about = {"variant": variant.name, "answer": self.answer(known), "line": line}
+        return about | known._asdict() | {"beside": beside}
+
+    def line(self, known: Interval) -> str:
         """The result in one line, with its conditions."""
-        size = f"{abs(known.mean):.{self.n_digits}f} nats"
-        low, high = known.low, known.high
+        answer = self.answer(known)
+        unit = self.metric.unit
         if answer in ("better", "worse"):
-            low, high = sorted((abs(low), abs(high)))
-            text = f"{answer} by {size} ({low:.{self.n_digits}f} to {high:.{self.n_digits}f})"
+            low, high = sorted((abs(known.low), abs(known.high)))
+            sizes = [f"{x:.{self.n_digits}f}" for x in (abs(known.mean), low, high)]
+            text = f"{answer} by {sizes[0]} {unit} ({sizes[1]} to {sizes[2]})"
+        elif answer:
+            smallest = f"{self.options.smallest:g} {unit}"
+            text = f"no difference as large as {smallest}: {self.signed(known)}"
         else:
-            what = answer and f"no difference as large as {self.options.smallest:g}"
-            text = f"{what or 'no answer yet'}: {self.nats(known.mean)} nats ({self.nats(low)} to {self.nats(high)})"
+            text = f"no answer yet: {self.signed(known)} {unit}"
         equal = self.options.equal
         budget = self.trial.base.values[f"training.max_{equal}"]
-        unit = {"seconds": " s"}.get(equal, f" {equal}")
-        return f"{text}, {known.n_pairs} pairs of {budget:g}{unit}, equal {equal}"
+        runs = f"{budget:g} s" if equal == "seconds" else f"{budget:,} {equal}"
+        by = "" if self.options.by == "loss.valid" else f" in {self.options.by}"
+        return f"{text}{by}, {known.n_pairs} pairs of {runs}, equal {equal}"
 
 
 def minutes(seconds: float) -> str:

@@ -18,19 +18,19 @@ N_SIMULATED = 1_000_000
 
 
 class Interval(NamedTuple):
-    """The mean of differences in nats, variant minus base, and its interval."""
+    """The mean of differences, variant minus base, and its interval."""
 
     n_pairs: int
     mean: float
     low: float
     high: float
 
-    def answer(self, smallest: float) -> str | None:
+    def answer(self, smallest: float, more_is_better: bool = False) -> str | None:
         """`better`, `worse`, `no difference` as large as `smallest`, or None if it is still open."""
         if self.high < 0:
-            return "better"
+            return "worse" if more_is_better else "better"
         if self.low > 0:
-            return "worse"
+            return "better" if more_is_better else "worse"
         if -smallest < self.low and self.high < smallest:
             return "no difference"
         return None

@@ -35,7 +35,7 @@ LAYERS = {
     "trained": {"configs", "data", "distributed", "model", "runs", "training"},
     "writing": {"configs", "data", "model", "runs", "trained", "training"},
     "planning": {"configs", "data", "runs", "training"},
-    "trials": {"configs", "runs"},
+    "trials": {"configs", "data", "runs", "trained"},
 }
 PACKAGES = LAYERS.keys() | {"benchmarks"}
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)

@@ -1,7 +1,12 @@
 """The arms of a trial: the recipes that it compares, checked before any training."""
 
 import hashlib
+import io
 import json
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +18,27 @@ from configs.checks import BUDGETS
 from configs.command_line.command import OWN_CODE, parse
 from configs.keys import ConfigError
 from configs.references import replaced
+from data.corpus import CACHE
 from runs.files import ROOT
 
 CONFIG = ".yaml"
+COMMIT = "commit"  # a word of an arm, but not a key
 # the packages whose code decides the weights of a run and its losses
 CODE = ("configs", "data", "distributed", "model", "runs", "trained", "training")
+PARSE = """
+import json, sys
+from configs.command_line.command import parse
+print(json.dumps(parse(sys.argv[1:]).values))
+"""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A recipe: its name, the arguments of experiment.py, and every key with its value."""
+    """A recipe: its name, the code that trains it, the arguments of experiment.py, and every key
+    with its value."""
 
     name: str
+    root: Path
     arguments: list[str]
     values: dict[str, Any]
 
@@ -33,7 +47,7 @@ class Arm:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that decides the results of its runs: keys, and files of the user."""
+        """A hash of all that decides the results of its runs: keys, code, and files of the user."""
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode())
 
         def add(_: str, path: Path) -> Path:
@@ -41,15 +55,16 @@ class Arm:
             return path
 
         replaced(self.values, OWN_CODE, add)
+        add("", self.root / "experiment.py")
+        for package in CODE:
+            for path in sorted((self.root / package).rglob("*.py")):
+                add("", path)
         return digest.hexdigest()
 
 
-def arm(words: Sequence[str], common: Sequence[str], below: Sequence[str]) -> Arm:
-    """An arm from its own words, keys or a config file, on top of the common ones. `below` is the
-    option of experiment.py for what a config file replaces. Raises ConfigError."""
-    files = [word for word in words if word.endswith(CONFIG) and "=" not in word]
-    if len(files) > 1:
-        raise ConfigError(f"{' and '.join(files)}: one config file per arm")
+def arm(words: Sequence[str], common: Sequence[str], base: Sequence[str]) -> Arm:
+    """An arm from its own words, on top of the common ones: keys, a config file, or a commit. `base`
+    is the option of experiment.py whose place a config file takes. Raises ConfigError."""
     keys = {
         "training.evaluations": "1",  # at the end
         "sample.every_evaluations": "0",
@@ -57,53 +72,84 @@ def arm(words: Sequence[str], common: Sequence[str], below: Sequence[str]) -> Ar
     }
     for word in (*common, *words):
         key, equals, value = word.partition("=")
-        if word not in files and not equals:
+        if equals:
+            keys[key] = value
+        elif word.endswith(CONFIG):
+            base = [f"--config={word}"]
+        else:
             raise ConfigError(f"{word!r} is neither key=value nor a file *{CONFIG}")
-        keys[key] = value
-    keys = {key: value for key, value in keys.items() if key not in files}
 
-    arguments = [f"{key}={value}" for key, value in keys.items()]
-    arguments = [f"--config={files[0]}", *arguments] if files else [*below, *arguments]
-    command = parse(arguments)
-    name = " ".join(words) or command.source.partition(":")[0]
-    return Arm(name, arguments, command.values)
+    revision = keys.pop(COMMIT, None)
+    arguments = [*base, *(f"{key}={value}" for key, value in keys.items())]
+    name = " ".join(words) or " ".join(base).removeprefix("--") or "the preset"
+    if revision is None:
+        return Arm(name, ROOT, arguments, parse(arguments).values)
+    root = checked_out(revision)
+    return Arm(name, root, arguments, parsed_by(root, arguments))
+
+
+def checked_out(revision: str) -> Path:
+    """The files of a commit of this repository, in a folder of their own. Raises ConfigError."""
+    git = ["git", "-C", str(ROOT)]
+    named = subprocess.run(
+        [*git, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"],
+        capture_output=True,
+        text=True,
+    )
+    if named.returncode:
+        raise ConfigError(f"{COMMIT}={revision}: no such commit in {ROOT}")
+    commit = named.stdout.strip()
+    folder = ROOT / "logs" / "trials" / "commits" / commit
+    if not folder.exists():
+        archive = subprocess.run(
+            [*git, "archive", commit], capture_output=True, check=True
+        )
+        temporary = folder.with_name(f"{commit}.{os.getpid()}.tmp")
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(temporary, filter="data")
+        os.replace(temporary, folder)
+    return folder
+
+
+def parsed_by(root: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    """Every key with its value, as the code in `root` reads the arguments. Raises ConfigError."""
+    # -P: not the packages of the working directory
+    command = [sys.executable, "-P", "-c", PARSE, *arguments]
+    parsed = subprocess.run(
+        command, env=environment(root), capture_output=True, text=True
+    )
+    if parsed.returncode:
+        error = parsed.stderr.strip().rpartition("\n")[2]
+        raise ConfigError(f"{COMMIT} {root.name[:8]}: {error.partition(': ')[2]}")
+    return json.loads(parsed.stdout)
+
+
+def environment(root: Path) -> dict[str, str]:
+    """The environment of a program of the code in `root`, with the texts of this one."""
+    return os.environ | {"PYTHONPATH": str(root), "FOLIO_CACHE": str(CACHE)}
 
 
 def check_arms(arms: Sequence[Arm], equal: str, most: int) -> None:
     """Raise ConfigError unless the arms differ, and all have one budget, in the unit `equal`."""
     budget = f"training.max_{equal}"
     for each in arms:
-        set_budgets = [key for key in BUDGETS if each.values[key] is not None]
-        if set_budgets != [budget]:
+        budgets = [key for key in BUDGETS if each.values[key] is not None]
+        if budgets != [budget]:
             raise ConfigError(
-                f"{each.name} has {' and '.join(set_budgets)}, but --equal {equal} needs one budget:"
-                f" add --both {budget}=N"
+                f"{each.name} has {' and '.join(budgets)}, but --equal {equal} needs one budget: add"
+                f" --both {budget}=N"
             )
         if each.values[budget] != arms[0].values[budget]:
-            raise ConfigError(
-                f"the arms differ in {budget}: give one for all with --both {budget}=N"
-            )
+            raise ConfigError(f"the arms differ in {budget}: add --both {budget}=N")
 
     for i, one in enumerate(arms):
         for other in arms[:i]:
             if one.fingerprint == other.fingerprint:
                 raise ConfigError(
-                    f"{one.name} and {other.name} are the same recipe: add seed=1000 to one of"
-                    " them to compare it with itself"
+                    f"{one.name} and {other.name} are the same recipe: seed=1000 in one of them"
+                    " compares it with itself"
                 )
-            shift = abs(one.seed(0) - other.seed(0))
-            if 0 < shift < most:
+            if 0 < abs(one.seed(0) - other.seed(0)) < most:
                 raise ConfigError(
                     f"{one.name} and {other.name} would share seeds: make them {most} apart"
                 )
-
-
-def code_version() -> str:
-    """A checksum of the code that trains and evaluates."""
-    paths = [ROOT / "experiment.py"]
-    for package in CODE:
-        paths += sorted((ROOT / package).rglob("*.py"))
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]

@@ -1,0 +1,141 @@
+"""Trials from the command line to the answer."""
+
+import json
+import subprocess
+
+import pytest
+
+import trial
+from runs.files import ROOT
+from tests.conftest import TINY
+from trials.arms import arm, checked_out
+
+STEPS = ("--equal", "steps", "--both", "training.max_steps=4")
+
+
+@pytest.fixture
+def words(text_file, tmp_path):
+    """The budget and the keys of small arms."""
+    keys = {key: json.dumps(value) for key, value in TINY.items() if key != "device"}
+    keys |= {"device": "cpu", "data.corpus": text_file, "logs": tmp_path / "logs"}
+    return [*STEPS, *(f"{key}={value}" for key, value in keys.items())]
+
+
+@pytest.fixture
+def forked(fork_server, monkeypatch):
+    """Runs start without importing PyTorch."""
+
+    def run_program(root, words):
+        program = fork_server.start(["experiment.py", *words], merged=True)
+        return 0, program.output(), 100.0
+
+    monkeypatch.setattr("trials.trial.run_program", run_program)
+
+
+@pytest.fixture
+def only_trial(tmp_path):
+    """The content of the one trial.json of the test."""
+
+    def read():
+        (path,) = (tmp_path / "logs" / "trials").glob("*/trial.json")
+        return path, json.loads(path.read_text())
+
+    return read
+
+
+def decide(capsys, *words):
+    """The exit code of a trial, and what it prints."""
+    capsys.readouterr()
+    code = trial.main([*map(str, words)])
+    return code, capsys.readouterr().out
+
+
+def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
+    words, only_trial, forked, capsys
+):
+    change = "training.muon_learning_rate=0.0141"
+    code, output = decide(capsys, change, "--most", 3, *words)
+
+    assert code == 3
+    assert "no difference as large as 0.01 nats" in output
+    assert output.endswith("3 pairs of 4 steps, equal steps\n")
+    path, content = only_trial()
+    assert not list(path.parent.glob("runs/*/*/checkpoints"))
+    arms = [(run["arm"], run["pair"]) for run in content["runs"]]
+    base = "the preset"
+    # in turns
+    assert arms == [
+        *((base, 0), (change, 0)),
+        *((change, 1), (base, 1)),
+        *((base, 2), (change, 2)),
+    ]
+
+    (lost,) = content["runs"][4:5]
+    content["runs"].remove(lost)
+    path.write_text(json.dumps(content))
+    again, second_output = decide(capsys, change, "--most", 3, "--json", *words)
+    _, continued = only_trial()
+
+    assert again == 3
+    assert json.loads(second_output)[0]["line"] in output
+    assert len(continued["runs"]) == 6
+    new = continued["runs"][-1]
+    assert new["results"]["loss.valid"] == lost["results"]["loss.valid"]
+    assert new["run"] != lost["run"]
+
+
+def test_a_harmful_change_is_called_worse(words, forked, capsys):
+    harmful = ["training.muon_learning_rate=1e-9", "training.learning_rate=1e-9"]
+    code, output = decide(capsys, *harmful, "--most", 3, *words)
+    assert code == 4
+    assert "worse by" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a change"),
+        (["model.layers=2"], "unknown key"),
+        (["layers"], "neither key=value nor a file"),
+        (["model.n_layers=2", "--equal", "chars"], "needs one budget"),
+        (["model.n_layers=2", "training.max_seconds=9"], "the arms differ in"),
+        (["model.n_layers=1"], "seed=1000"),
+        (["seed=7"], "share seeds"),
+        (["model.n_layers=2", "--by", "beauty"], "choose one of"),
+        (["commit=0123"], "no such commit"),
+        (["model.n_layers=2", "--both", "data.corpus=README.md", "--tasks"], "tasks"),
+        (["model.n_layers=2", "--most", "2"], "at least 3"),
+    ],
+)
+def test_wrong_words_are_refused_before_any_training(arguments, message, refusal):
+    line = refusal(trial.main, *arguments, "--preset", "quick", before="")
+    assert message in line
+
+
+def test_a_file_of_code_is_part_of_the_arm(tmp_path):
+    path = tmp_path / "my.py"
+    path.write_text("def loss(logits, labels):\n    return 0\n")
+    words = [f"objective.loss={path}:loss"]
+    before = arm(words, [], ["--preset=quick"]).fingerprint
+    path.write_text("def loss(logits, labels):\n    return 1\n")
+    assert arm(words, [], ["--preset=quick"]).fingerprint != before
+
+
+def test_a_config_file_takes_the_place_of_the_preset(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("model.n_layers: 3\ntraining.max_steps: 5\n")
+    values = arm([str(path)], ["model.n_heads=2"], ["--preset=quick"]).values
+    assert (values["model.n_layers"], values["training.max_steps"]) == (3, 5)
+    assert values["model.n_heads"] == 2
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository")
+def test_a_commit_is_read_by_its_own_code():
+    commit = subprocess.check_output(
+        ["git", "-C", ROOT, "rev-parse", "HEAD"], text=True
+    ).strip()
+    one = arm(["commit=HEAD"], ["training.max_steps=3"], ["--preset=quick"])
+    assert one.root == checked_out("HEAD")
+    assert one.root.name == commit
+    assert one.values["training.max_steps"] == 3
+    assert (one.root / "experiment.py").exists()
