@@ -13,10 +13,10 @@ from labml.configs import BaseConfigs, option
 from configs import annotated, hugging_face, strategies  # noqa: F401, they register options
 from configs.branch import Branch, derived_seed, is_reference, is_sharded
 from configs.data import DataConfigs
-from configs.keys import Key
+from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
-from configs.training import ObjectiveConfigs, TrainingConfigs
+from configs.training import ObjectiveConfigs, TrainingConfigs, layers_of
 from distributed.launch import local_rank, n_started
 from distributed.substitutes import in_all_processes
 from training.schedule import Schedule
@@ -178,6 +178,16 @@ def objective_of(c: Configs) -> "MaskedObjective":
 def update(c: Configs) -> "Update":
     from training.step import Update
 
+    if c.training.activation_checkpointing:
+        from model.checkpointing import checkpoint_each
+
+        layers = layers_of(c.network)
+        if layers is None:
+            raise ConfigError(
+                "training.activation_checkpointing needs a model with encoder.layers: use more"
+                " training.grad_accum_steps"
+            )
+        checkpoint_each(layers)
     return in_all_processes(Update)(
         c.network,
         objective_of(c),

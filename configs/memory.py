@@ -60,7 +60,10 @@ def least_bytes(values: dict[str, Any]) -> int:
         table = values["model.ngram_rows"] * d_model // values["model.ngram_parts"]
     # Half, because activations may be bfloat16. The last feed-forward may run at the masked
     # positions only.
-    per_char = (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
+    n_wide = n_layers - 1
+    if values["training.activation_checkpointing"]:
+        n_wide = min(1, n_wide)
+    per_char = (n_layers * d_model + n_wide * d_ff) * BYTES // 2
     activations = _chars_per_batch(values) * per_char
     n_shards = n_started() if values["training.parallel"] == "fsdp" else 1
     return (weights * COPIES + table) * BYTES // n_shards + activations

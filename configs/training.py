@@ -91,6 +91,9 @@ class TrainingConfigs(Branch):
             resume=True,
         ),
     ] = 1
+    activation_checkpointing: Annotated[
+        bool, Key("compute layers again in backward: less memory", resume=True)
+    ] = False
     optimizer: Annotated[Any, Key("the optimizer of the weights", reference=True)] = (
         "muon"
     )
@@ -196,6 +199,10 @@ def autocast(c: TrainingConfigs) -> bool:
     return has_bfloat16(device) and (gains or device.type == "cuda")
 
 
+def layers_of(network: "nn.Module") -> "nn.ModuleList | None":
+    return getattr(getattr(network, "encoder", None), "layers", None)
+
+
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> "list[Optimizer]":
     """Muon for the matrices of the encoder's layers, and `adamw` for all other parameters: Muon's
@@ -203,7 +210,7 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
     """
     from training.muon import Muon
 
-    layers = getattr(getattr(c.network, "encoder", None), "layers", None)
+    layers = layers_of(c.network)
     if layers is None:
         raise ConfigError(
             "training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw"

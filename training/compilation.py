@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from data.masking import n_masked_in
 from runs.errors import first_line
 from training.objective import MaskedObjective
 from training.schedule import Stage
@@ -46,8 +45,8 @@ class Compiled:
         """Compile, inside of `around`. No weight, optimizer or RNG state changes.
 
         All stages share the code, except those with one window per batch or one masked position per
-        window: PyTorch compiles sizes of 1 separately. So a batch of each length runs here, with
-        one masked position if a stage has it.
+        window, and those with another number of chunks of `ChunkedObjective`. So a batch of each
+        stage runs here.
         """
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
@@ -56,13 +55,7 @@ class Compiled:
         reason = ""
         try:
             with around, without_side_effects(step):
-                different = {
-                    (
-                        each.seq_len,
-                        n_masked_in(each.seq_len, each.masking_prob) == 1,
-                    ): each
-                    for each in stages
-                }
+                different = {(each.seq_len, each.masking_prob): each for each in stages}
                 for stage in different.values():
                     batches = step.draw(stage)
                     step.update.forward_backward(batches[0], self.counts(batches))

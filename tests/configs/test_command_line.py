@@ -19,7 +19,17 @@ from tests.conftest import one_line, written
 
 
 @pytest.mark.parametrize(
-    "name", ["annotated", "base", "gpu", "modernbert", "quick", "write", "write-gpu"]
+    "name",
+    [
+        "annotated",
+        "base",
+        "gpu",
+        "gpu-base",
+        "modernbert",
+        "quick",
+        "write",
+        "write-gpu",
+    ],
 )
 def test_presets_are_valid_and_resolve_to_themselves(name, tmp_path):
     assert name in presets()
@@ -123,7 +133,7 @@ WRONG = {
     "masking_prob=2": "training.stages=[{until: 1.0, seq_len: 64, masking_prob: [0.5, 2]}]",
     "masking_prob=x": "training.stages=[{until: 1.0, seq_len: 64, masking_prob: [0.5, x]}]",
     "masking_prob=[] is empty": "training.stages=[{until: 1.0, seq_len: 64, masking_prob: []}]",
-    "choose one of annotated, base, gpu, modernbert, quick": "--preset=quik",
+    "choose one of annotated, base, gpu, gpu-base, modernbert, quick": "--preset=quik",
     "not allowed with": "--preset=quick --config=x.yaml",
     "masking.no_change_prob is above 1": "masking.randomize_prob=0.6 masking.no_change_prob=0.6",
     "training.decay is above 1": "training.warmup=0.6 training.decay=0.6",

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs.command_line.command import PRESETS, read_config, resolve
@@ -40,6 +41,10 @@ def weights(n_layers, d, d_ff, _):
     return n_layers * (4 * d**2 + 3 * d * d_ff)
 
 
+def attention(query, key, value, mask, dropout):
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+
+
 def says(*figures):
     assert [figure for figure in figures if figure not in PAGE] == []
 
@@ -55,6 +60,71 @@ def test_operations():
         layer(x, rotary_table(length, 32, x.device)).sum().backward()
 
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
+
+
+def kept_by(layer, x):
+    """The bytes of activations that a layer keeps for backward."""
+    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        y = layer(x, rotary_table(x.shape[1], 32))
+    assert y.requires_grad
+
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+def test_one_gpu():
+    keys = resolve(read_config(PRESETS / "gpu-base.yaml"), {"device": "cpu"})
+    shape = tuple(keys[f"model.{name}"] for name in ("n_layers", "d_model", "d_ff"))
+    assert (*shape, 512) == MODELS[1]
+    assert {row["seq_len"] for row in keys["training.stages"]} == {512}
+
+    n_layers, d, d_ff = shape
+    n_tokens = keys["training.max_chars"]
+    step = keys["training.chars_per_step"]
+    vocabulary = int(keys["data.tokens"].removeprefix("bpe:"))
+    ends = [0, *(row["until"] for row in keys["training.stages"])]
+    rates = [row["masking_prob"] for row in keys["training.stages"]]
+    rate = sum(np.diff(ends) * rates)
+    head = 6 * rate * (d**2 + d * vocabulary)
+    others = d**2 + d * vocabulary
+    says(
+        f"{(weights(*MODELS[1]) + others) / 1e6:.0f} M parameters",
+        f"in {n_tokens // step:,} steps of {step:,}",
+        f"{rate:.0%} of all on average, add {head / 1e6:.0f} M operations",
+    )
+    seconds = n_tokens * (operations(*MODELS[1]) + head) / H200
+    says(f"takes {seconds / 0.3 / 3_600:.0f} to {seconds / 0.1 / 3_600:.0f} hours")
+
+    batch = step // keys["training.grad_accum_steps"]
+    states = 12 * weights(*MODELS[1]) + 16 * others
+    kept = 24 * d + 8 * d_ff
+    per_layer = batch * kept / 1e9
+    says(
+        f"{states / 1e9:.1f} GB for weights, gradients and states",
+        f"24 d + 8 d_ff bytes per token and layer for backward, {n_layers * per_layer:.1f} GB",
+        f"{n_layers * batch * 4 * d / 1e9:.1f} GB, and {per_layer:.1f} GB for one layer",
+    )
+
+
+def test_what_a_layer_keeps(monkeypatch):
+    """On a CPU, autocast would skip attention."""
+    monkeypatch.setattr("model.modern.mix", attention)
+    layer = Layer(64, 2, 96, 0.0, is_first=False)
+    x = torch.randn(16, 128, 64, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        n_bytes = kept_by(layer, x)
+
+    # the rest are copies of weights in bfloat16, and rows of norms and of attention
+    copies = 2 * weights(1, 64, 96, 128)
+    assert n_bytes - copies == pytest.approx(16 * 128 * (24 * 64 + 8 * 96), rel=0.05)
 
 
 def test_hours():

@@ -15,6 +15,7 @@ from data.play.grammar import play
 from runs.files import ROOT
 from tests.conftest import TINY, written
 from tests.training.accelerator import CPU, DEVICE, HostRead, WrongDevice, computing
+from training.chunked_objective import ChunkedObjective
 
 SHORT = TINY | {
     "training.max_steps": 3,
@@ -24,6 +25,14 @@ SHORT = TINY | {
 }
 del SHORT["training.stages"]
 
+# its windows are longer than a step of the others
+SMALLER = {
+    "gpu-base": {
+        "data.tokens": "bpe:600",
+        "training.chars_per_step": 2048,
+        "training.grad_accum_steps": 2,
+    }
+}
 # strategies, so that fewer runs try everything; a mixture asks all of its strategies for each batch
 BESIDE = {
     "random": {"objective.nsp": True},
@@ -95,7 +104,25 @@ def values(configs):
 def test_a_preset_reads_no_value_of_the_device_outside_of_the_listed_places(
     built, preset
 ):
-    check_reads_nothing(built(DEVICE, preset))
+    check_reads_nothing(built(DEVICE, preset, **SMALLER.get(preset, {})))
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_packed_documents_checkpointed_layers_and_chunks_read_nothing(
+    built, monkeypatch, optimizer
+):
+    monkeypatch.setattr("training.chunked_objective.LOGITS_AT_ONCE", 2**16)
+    keys = {
+        "data.documents": "lines",
+        "training.activation_checkpointing": True,
+        "training.optimizer": optimizer,
+    }
+    configs = built(DEVICE, "gpu-base", **SMALLER["gpu-base"] | keys)
+
+    assert configs.data.is_packed
+    assert isinstance(configs.update.objective, ChunkedObjective)
+
+    check_reads_nothing(configs)
 
 
 @pytest.mark.parametrize("strategy", BESIDE)

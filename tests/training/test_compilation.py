@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.backends.debugging import aot_eager
 from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.testing import assert_close
@@ -258,6 +259,31 @@ def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(
         n_graphs.append(counters["stats"]["unique_graphs"])
 
     assert n_graphs == [1, 1, 1]
+
+
+def test_checkpointed_layers_and_chunks_are_part_of_the_compiled_code(
+    corpus_file, use_backend, monkeypatch
+):
+    """The stages have different numbers of chunks; each is traced before the first step."""
+    graphs = []
+
+    def checked(graph, inputs):
+        check_cacheable(graph)
+        graphs.append(graph)
+        return aot_eager(graph, inputs)
+
+    use_backend(checked)
+    monkeypatch.setattr("training.chunked_objective.LOGITS_AT_ONCE", 2_000)
+    keys = {"model__ngrams": 0, "model__n_layers": 2, "training__compile": True}
+    eager = configs_for(corpus_file, **keys | {"training__compile": False})
+    configs = configs_for(corpus_file, **keys, training__activation_checkpointing=True)
+    line, _ = compiled(configs)
+    n_graphs = len(graphs)
+    check_like_eager(eager, configs, eager.training.all_stages)
+
+    assert line.startswith("compiled in "), line
+    assert len(graphs) == n_graphs == 2
+    assert "tag_activation_checkpoint" in graphs[-1].code
 
 
 def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(
