@@ -1,48 +1,32 @@
 """All checks and measurements that need a GPU, in one command: make gpu, or
 
-python -m benchmarks.gpu [--minutes 40] [--only STEP] [--dry-run]
+python -m benchmarks.gpu [--minutes 12] [--only STEP] [--copy-to FOLDER] [--dry-run]
 
 Each step is a process of its own with a time limit. The same command again takes the steps that
-have not passed. --dry-run takes all with tiny shapes, on a CPU too. The report becomes a section of
-docs/results.md.
+have not passed. --dry-run takes all with tiny shapes, on a CPU too. The report names the card and
+tells whether each mark is met.
 """
 
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from argparse import Namespace
+from collections.abc import Sequence
+from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import machine, run_benchmark, save_results
-from benchmarks.page import fill_pages
+from benchmarks.command import machine, markdown, run_benchmark
+from benchmarks.gpu_steps.marks import MARKS
+from benchmarks.gpu_steps.plan import STEPS
+from benchmarks.gpu_steps.process import StepProcess
 from configs.devices import best_device
 from configs.keys import ConfigError
-from runs.files import ROOT, write_atomically, write_json
+from runs.files import ROOT, write_json
 
-# The limit of each step, in minutes of a whole run of 40. Most steps need less; the last ones get
-# what is left.
-MINUTES = {
-    "environment": 1,
-    "tests": 2,
-    "repeatable": 2,
-    "graph": 2,
-    "agreement": 2,
-    "resume": 3,
-    "ceilings": 1,
-    "throughput": 10,
-    "search": 5,
-    "finalists": 8,
-    "long": 12,
-    "peers": 10,
-}
-IN_ALL = 40.0
-DRY_MINUTES = 5.0
-RESULTS_PAGE = ROOT / "docs" / "results.md"
+CORES_PER_STEP = 2  # of steps that run beside each other
 
 
 def main(options: Namespace, path: Path) -> int:
@@ -53,138 +37,132 @@ def main(options: Namespace, path: Path) -> int:
         )
 
     facts = machine()
-    name = f"{path.name}{' dry run' * options.dry_run}, {facts['commit']}, torch {facts['torch']}"
+    kind = "gpu-dry-run" if options.dry_run else "gpu"
+    name = f"{kind}-{facts['commit']}-torch-{facts['torch']}"
     folder = ROOT / "logs" / "benchmarks" / path.parent.name / name
+    print(f"on {facts['machine']}; the steps write to {folder}", flush=True)
 
     # results of code that may have changed do not count
     if options.dry_run or facts["commit"].endswith("+"):
         shutil.rmtree(folder, ignore_errors=True)
-    minutes = options.minutes
     if options.dry_run:
         path = folder / "report"
-        minutes = DRY_MINUTES
 
-    end = time.monotonic() + 60 * minutes
-    for name in [options.only] if options.only else MINUTES:
-        file = folder / f"{name}.json"
-        if (
-            not options.only
-            and file.exists()
-            and json.loads(file.read_text())["passed"]
-        ):
-            print(f"{name}: finished before", flush=True)
-            continue
-        share = 1 if options.dry_run else MINUTES[name] / IN_ALL
-        limit = min(end - time.monotonic(), 60 * minutes * share)
-        write_json(
-            file, take(name, folder, limit, minutes / IN_ALL, options.dry_run), indent=1
-        )
-        report(path, folder)  # even if the next step brings the machine down
-
-    has_passed = report(path, folder)
-    if not options.dry_run:
-        add_section(path)
-    return 0 if has_passed else 1
+    end = inf if options.dry_run else time.monotonic() + 60 * options.minutes
+    run = Run(path, folder, end, options)
+    names = [options.only] if options.only else run.left()
+    for is_alone, group in groupby(names, key=run.is_alone):
+        run.take(list(group), 1 if is_alone else run.n_at_once)
+    print("\n" + markdown(run.table()), flush=True)
+    return 0 if run.has_passed() else 1
 
 
-def take(
-    name: str, folder: Path, limit: float, scale: float, is_dry: bool
-) -> dict[str, Any]:
-    """The result of a step, which has `limit` seconds. Its training budgets are multiplied by
-    `scale`."""
-    if limit < 1:
-        return {
-            "passed": False,
-            "rows": [[name, "not run: no time left"]],
-            "seconds": 0.0,
-        }
-    print(f"{name}: at most {limit:.0f} s", flush=True)
-    began = time.monotonic()
-    file = folder / f"{name}.rows.json"
-    write_json(file, {"passed": False, "rows": []})
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu_steps",
-        name,
-        str(file),
-        f"{scale:g}",
-    ]
-    process = subprocess.Popen(
-        command + ["--dry-run"] * is_dry,
-        cwd=ROOT,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    reason = ""
+class Run:
+    """A run of the command, until `end` in seconds of the monotonic clock."""
 
-    try:
-        text, _ = process.communicate(timeout=limit)
-        if process.returncode:
-            reason = [f"exit code {process.returncode}", *text.splitlines()][-1]
-    except BaseException as error:  # with the programs that it has started
-        os.killpg(process.pid, signal.SIGKILL)
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-        text, _ = process.communicate()
-        reason = f"stopped after {limit:.0f} s"
+    def __init__(self, path: Path, folder: Path, end: float, options: Namespace):
+        self.path = path
+        self.folder = folder
+        self.end = end
+        self.options = options
+        self.results: dict[str, dict[str, Any]] = {}
+        for name in STEPS:
+            file = folder / f"{name}.json"
+            if file.exists():
+                self.results[name] = json.loads(file.read_text())
 
-    result = json.loads(file.read_text())
-    if reason:
-        result["passed"] = False
-        result["rows"].append(["failed", reason])
+    def is_alone(self, name: str) -> bool:
+        return STEPS[name].is_alone and not self.options.dry_run
 
-    for what, value in result["rows"]:
-        print(f"  {what}: {value}", flush=True)
+    @property
+    def n_at_once(self) -> int:
+        """The number of steps that run beside each other; tiny ones need a core each."""
+        cores_per_step = 1 if self.options.dry_run else CORES_PER_STEP
+        return max(1, (os.cpu_count() or 1) // cores_per_step)
 
-    seconds = round(time.monotonic() - began, 1)
-    return result | {"seconds": seconds, "output": text[-4_000:]}
+    def left(self) -> list[str]:
+        """The steps that have not passed."""
+        passed = [name for name, result in self.results.items() if result["passed"]]
+        return [name for name in STEPS if name not in passed]
 
+    def take(self, names: Sequence[str], n_at_once: int) -> None:
+        """Take steps, several at once, and report after each."""
+        waiting = list(names)
+        running: list[StepProcess] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < n_at_once:
+                    running += self.begun(waiting.pop(0))
+                for step in [step for step in running if step.is_over()]:
+                    running.remove(step)
+                    self.finish(step)
+                time.sleep(0.1)
+        finally:
+            for step in running:
+                step.end()
 
-def report(path: Path, folder: Path) -> bool:
-    """Write the table of all results so far, in the order of the steps; returns whether all have
-    passed."""
-    table = []
-    results = {}
+    def begun(self, name: str) -> list[StepProcess]:
+        """The process of a step; none if too little time is left."""
+        left = self.end - time.monotonic()
+        entry = STEPS[name]
+        if left < entry.least:
+            print(f"{name}: skipped, {left:.0f} s are left", flush=True)
+            return []
+        seconds = min(left, entry.most)
+        print(f"{name}: at most {seconds:.0f} s", flush=True)
+        return [StepProcess(name, self.folder, seconds, self.options.dry_run)]
 
-    for name in MINUTES:
-        file = folder / f"{name}.json"
-        if not file.exists():
-            continue
-        result = results[name] = json.loads(file.read_text())
-        outcome = "passed" if result["passed"] else "failed"
-        table.append(
-            {"step": name, "result": outcome, "seconds": f"{result['seconds']:.0f}"}
-        )
+    def finish(self, step: StepProcess) -> None:
+        """Keep the result of a step, and write the report, even if the next step brings the machine
+        down."""
+        result = self.results[step.name] = step.result()
         for what, value in result["rows"]:
-            table.append({"step": f"{name}: {what}", "result": str(value)})
+            print(f"  {step.name}: {what}: {value}", flush=True)
+        content = {"machine": machine(), "table": self.table(), "steps": self.results}
+        report = self.path.with_suffix(".json")
+        write_json(report, content, indent=1)
+        if self.options.copy_to:
+            self.options.copy_to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(report, self.options.copy_to)
 
-    save_results(path, table, steps=results)
-    return all(result["passed"] for result in results.values())
+    def table(self) -> list[dict[str, str]]:
+        """The marks, then the steps with their rows, in the order of the plan."""
+        figures = {}
+        for result in self.results.values():
+            figures |= result["figures"]
 
+        table = []
+        for name, mark in MARKS.items():
+            row = {"": name, "mark": str(mark), "result": "not measured"}
+            if name in figures:
+                verdict = "met" if mark.is_met(figures[name]) else "missed"
+                row["result"] = "rehearsed" if self.options.dry_run else verdict
+                row["figure"] = f"{figures[name]:.3g}"
+            table.append(row)
 
-def add_section(path: Path) -> None:
-    """Give the result a section of docs/results.md, if it has none, and fill the pages."""
-    machine = path.parent.name
-    block = f"<!-- from {machine}/{path.name}.json -->\n<!-- end -->\n\n"
-    text = RESULTS_PAGE.read_text(encoding="utf-8")
+        for name in STEPS:
+            result = self.results.get(name)
+            if result is None:
+                table.append({"": name, "result": "skipped"})
+                continue
+            verdict = "passed" if result["passed"] else "failed"
+            seconds = f"{verdict}, {result['seconds']:.0f} s"
+            table.append({"": name, "result": seconds})
+            for what, value in result["rows"]:
+                table.append({"": f"{name}: {what}", "figure": value})
+        return table
 
-    if block.partition("\n")[0] not in text:
-        section = f"## GPU: {machine}\n\n`python -m benchmarks.gpu`.\n\n{block}"
-        text = text.replace("## Not measured", f"{section}## Not measured", 1)
-        write_atomically(RESULTS_PAGE, text.encode())
-
-    fill_pages()
+    def has_passed(self) -> bool:
+        return all(result["passed"] for result in self.results.values())
 
 
 if __name__ == "__main__":
-    words = "all steps with tiny shapes, on a CPU too, in 5 minutes"
+    folder = {"type": Path, "metavar": "FOLDER", "help": "copy the report there"}
     run_benchmark(
         main,
-        unnamed={"only", "minutes", "dry_run"},
-        minutes=IN_ALL,
-        only={"choices": list(MINUTES), "help": "take one step"},
-        dry_run={"action": "store_true", "help": words},
+        unnamed={"only", "minutes", "copy_to", "dry_run"},
+        minutes=12.0,
+        only={"choices": list(STEPS), "help": "take one step"},
+        copy_to=folder,
+        dry_run={"action": "store_true", "help": "tiny shapes, on a CPU too"},
     )

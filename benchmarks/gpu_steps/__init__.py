@@ -1,0 +1,1 @@
+"""The steps of `make gpu`, each in a process of its own; `plan` lists them."""

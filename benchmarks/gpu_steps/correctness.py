@@ -1,0 +1,241 @@
+"""Steps that check the code on the device. They measure no time, so they run beside each other."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu_steps.step import GPU, GPU_BASE, Step
+from benchmarks.trials import last_losses
+from configs.acceleration import compiled_objective, cuda_graphs
+from configs.callbacks import callbacks_of
+from configs.experiment import Configs, configs_of
+from data.batch import Batch
+from data.corpus import load_corpus
+from data.references.losses import window_losses
+from runs.files import ROOT
+from runs.run_folder import RunFolder
+from training.callbacks.callback import Callback
+from training.checkpoint import load_weights
+from training.cuda_graph import EAGER_STEPS
+from training.evaluation import evaluate
+from training.loop import Trainer
+from training.optimizers import set_learning_rate
+from training.resume import begin, resume
+from training.schedule import Stage
+
+Tensors = dict[str, torch.Tensor]
+EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout": 0.0}
+
+
+def environment(step: Step) -> None:
+    """CUDA's version, the compiler, the texts, and the counting loss, which later steps take from
+    the cache."""
+    step.add("CUDA", torch.version.cuda)
+    if step.device.type == "cuda":
+        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
+        result = subprocess.run(
+            [*query, "--format=csv,noheader"], capture_output=True, text=True
+        )
+        step.add("GPU", result.stdout.strip())
+    ones = torch.ones(8, device=step.device)
+    step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
+    base = configs_of(step.values({}, GPU_BASE)).data
+    n_tokens = len(base.training_ids)
+    step.add("documents", f"{n_tokens:,} tokens, {base.vocabulary.n_tokens:,} distinct")
+    if not step.is_dry:
+        losses = window_losses(load_corpus(step.text(GPU)))
+        step.add("reference losses", list(losses))
+
+
+def tests(step: Step) -> None:
+    """The files with tests that use CUDA; a dry run takes another one."""
+    files = ["tests/training/test_cuda_graph.py", "tests/model/test_embedding.py"]
+    if step.is_dry:
+        files = ["tests/training/test_schedule.py"]
+    command = [sys.executable, "-m", "pytest", *files]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    last = result.stdout.strip().rpartition("\n")[2]
+    step.add(" ".join(files), last, result.returncode == 0)
+
+
+def loop(step: Step) -> None:
+    """A short run of `gpu-base`, with an evaluation and a checkpoint."""
+    keys = {"training.max_seconds": None, "training.max_steps": 6}
+    run = step.train(keys | {"training.evaluations": 1}, GPU_BASE)
+    step.add("gpu-base, 6 steps", f"{last_losses(run)['loss.valid']:.3f}")
+
+
+def add_difference(
+    step: Step, what: str, one: torch.Tensor, other: torch.Tensor, limit: float
+) -> None:
+    """Write the norm of the difference between two tensors, relative to that of the first."""
+    difference = float((one - other).norm() / one.norm())
+    step.add(f"{what} differ by", f"{difference:.1e}", difference < limit)
+
+
+def add_differing(step: Step, what: str, one: Tensors, other: Tensors) -> None:
+    """Write the names of the tensors that are not the same, bit for bit."""
+    names = [name for name in one if not torch.equal(one[name], other[name])]
+    step.add(what, ", ".join(names) or "equal", not names)
+
+
+def gradients(configs: Configs, batch: Batch) -> Tensors:
+    """The loss and the gradients of a batch, by name, always with the same dropout."""
+    torch.manual_seed(0)
+    objective = configs.update.objective
+    counts = objective.counts([batch])
+    outcome = configs.update.forward_backward(batch, counts)
+    named = {"loss": objective.normalized(outcome.sums, counts)}
+
+    for name, parameter in configs.network.named_parameters():
+        if parameter.grad is not None:
+            named[name] = parameter.grad.to_dense()
+
+    configs.network.zero_grad()
+    return named
+
+
+def repeatable(step: Step) -> None:
+    """The same step twice, bit by bit, per window length."""
+    configs = configs_of(step.values({"training.compile": False}))
+    for stage in configs.training.all_stages:
+        for _ in range(2):  # or outputs that start at zero would hide differences
+            configs.step(stage)
+        batch = configs.step.draw(stage)[0]
+        one = gradients(configs, batch)
+        other = gradients(configs, batch)
+        add_differing(step, f"windows of {stage.seq_len}", one, other)
+
+
+def graph(step: Step) -> None:
+    """As many replayed steps as eager ones from the same weights, through all stages."""
+    eager = configs_of(step.values({"training.cuda_graph": False}))
+    replayed = configs_of(step.values({"training.cuda_graph": True}))
+    lines: list[str] = []
+    for configs in (eager, replayed):
+        if compiled := compiled_objective(configs):
+            configs.update.objective = compiled  # type: ignore[bad-assignment]
+    graphs = cuda_graphs(replayed)
+    if graphs:
+        graphs.report = lines.append
+        replayed.step.run_update = graphs
+    stages = eager.training.all_stages
+    n_steps = 2 + EAGER_STEPS if step.is_dry else 200 // len(stages)
+
+    for stage in stages:
+        for i in range(n_steps):
+            losses = []
+            for configs in (eager, replayed):
+                torch.manual_seed(1_000 * stage.seq_len + i)
+                set_learning_rate(configs.update.optimizers, 0.5 + 0.5 / (1 + i))
+                losses.append(configs.step(stage)["loss"])
+        one, other = losses
+        what = f"windows of {stage.seq_len}: last losses"
+        add_difference(step, what, one, other, 1e-2)
+
+    recorded = "all" if graphs else "none without CUDA"
+    step.add("recorded", lines or recorded, not lines)
+
+
+def agreement(step: Step) -> None:
+    """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an
+    evaluation. `gpu-base` reads packed documents."""
+    one, other, batch = agree(step, GPU, {}, bfloat16=1e-2)
+    rows = rows_of(one, batch)
+    moved = batch.to(step.device)
+    step.add("rows of n-grams", "equal", torch.equal(rows, rows_of(other, moved)))
+    losses = []
+
+    for c in (one, other):
+        mask_token = c.data.vocabulary.mask_token
+        evaluation = evaluate(
+            c.network, c.data.validation_set, mask_token=mask_token, seq_len=256
+        )
+        losses.append(evaluation.loss)
+
+    text = f"{losses[0]:.6f}, {losses[1]:.6f}"
+    step.add("evaluations", text, abs(losses[0] - losses[1]) < 1e-4)
+    few = {"training.chars_per_step": 1_024, "training.grad_accum_steps": 1}
+    agree(step, GPU_BASE, few, bfloat16=3e-2)
+
+
+def agree(
+    step: Step, preset: str, keys: dict[str, Any], bfloat16: float
+) -> tuple[Configs, Configs, Batch]:
+    """Compare the loss and the gradients; returns the model on the CPU, that on the device in
+    float32, and the batch. `bfloat16` is the limit of the difference there."""
+    here = {"device": "cpu", "training.precision": "float32"}
+    one = configs_of(step.values(EXACT | keys | here, preset))
+    stage = one.training.all_stages[0]
+    for _ in range(4 if step.is_dry or preset == GPU_BASE else 20):
+        one.step(stage)
+    batch = one.step.draw(stage)[0]
+    expected = as_vectors(gradients(one, batch))
+
+    for precision, limit in (("bfloat16", bfloat16), ("float32", 1e-5)):
+        there = {"training.precision": precision}
+        other = configs_of(step.values(EXACT | keys | there, preset))
+        other.network.load_state_dict(one.network.state_dict())
+        measured = as_vectors(gradients(other, batch.to(step.device)))
+        for name, vector in expected.items():
+            what = f"{preset}, {precision}: {name}"
+            add_difference(step, what, vector, measured[name], limit)
+
+    return one, other, batch
+
+
+def as_vectors(named: Tensors) -> Tensors:
+    """The loss, and all gradients as one vector, on the CPU."""
+    loss = named.pop("loss")
+    flat = torch.cat([each.flatten() for each in named.values()])
+    return {"loss": loss.double().cpu(), "gradients": flat.double().cpu()}
+
+
+def rows_of(configs: Configs, batch: Batch) -> torch.Tensor:
+    """The rows of the n-gram tables that a batch reads."""
+    network: Any = configs.network
+    return network.encoder.ngrams.rows(batch.inputs).cpu()
+
+
+class StopAt(Callback):
+    """Stops the training after a step."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
+        trainer.must_stop = trainer.step == self.step
+
+
+def resumed(step: Step) -> None:
+    """Steps in one run, and in two halves of which the second resumes the first: the same weights,
+    bit for bit. They are not compiled: on CUDA the compiler's code adds the gradients of a table's
+    rows in varying order."""
+    n = 8 if step.is_dry else 300
+    budget = {"training.max_seconds": None, "training.max_steps": n}
+    keys = {"training.evaluations": 2, "training.compile": False}
+    values = step.values(budget | keys)
+
+    with tempfile.TemporaryDirectory() as folder:
+        whole = RunFolder(Path(folder) / "whole")
+        halves = RunFolder(Path(folder) / "halves")
+        for run, stop in ((whole, n), (halves, n // 2), (halves, n)):
+            configs = configs_of(values)
+            trainer = configs.trainer
+            trainer.callbacks = [*callbacks_of(configs, run), StopAt(stop)]
+            if run.path.exists():
+                resume(run, trainer, values, configs.data.loaded)
+            else:
+                run.path.mkdir()
+                begin(run, values, configs.data, "halves", {})
+            trainer.train()
+        one, other = [
+            load_weights(run.checkpoints / "last.safetensors")
+            for run in (whole, halves)
+        ]
+
+    add_differing(step, f"{n} steps against {n // 2} and --resume", one, other)
