@@ -39,7 +39,7 @@ bench-time-to-loss: .venv/installed-bench
 	$(BIN)/python -m benchmarks.time_to_loss --seeds 3
 
 bench-warmup bench-tricks bench-strategies: bench-%: .venv/installed-bench
-	$(BIN)/python -m benchmarks.$* $(ARGS)
+	$(BIN)/python -m benchmarks.lists $* $(ARGS)
 
 bench-inference: .venv/installed-export
 	$(BIN)/python -m benchmarks.inference $(ARGS)

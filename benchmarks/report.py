@@ -50,20 +50,11 @@ def difference(
     results: Results, loss: str, variant: str, base: str
 ) -> Difference | None:
     """The loss of a variant minus that of its base, over seeds that both have; None if the two are
-    not compared.
-
-    Losses in windows as trained are compared only if the windows are equally long.
-    """
+    not compared."""
     own = results[variant]
     other = results.get(base, {})
-    lengths = {run["seq_len"] for run in (*own.values(), *other.values())}
     pairs = [(own[seed][loss], other[seed][loss]) for seed in own if seed in other]
-
-    if (
-        base == variant
-        or not pairs
-        or (loss == "loss.valid_at_seq_len" and len(lengths) > 1)
-    ):
+    if base == variant or not pairs:
         return None
     return paired_difference(*zip(*pairs, strict=True))
 

@@ -31,10 +31,6 @@ COMMON = {
     "training.threads": torch.get_num_threads(),  # the same for all runs
     "sample.every_evaluations": 0,
 }
-LOSSES = {
-    "loss.valid": "windows of 256 (the protocol)",
-    "loss.valid_at_seq_len": "windows as trained",
-}
 # name -> keys, and the preset that they are set on top of
 Variants = dict[str, dict[str, Any]]
 Trial = dict[str, Any]  # {"variant", "seed", "keys"}
@@ -146,13 +142,9 @@ def run_in(output: str) -> RunFolder | None:
 
 
 def last_losses(run: RunFolder) -> dict[str, Any]:
-    """A finished run's validation losses, and the length of its last windows, its characters and
-    its seconds."""
+    """A finished run's validation loss, its characters and its seconds."""
     row = run.metrics()[-1]
-    return {
-        key: row[key]
-        for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")
-    }
+    return {key: row[key] for key in ("loss.valid", "chars", "seconds")}
 
 
 def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Trial:

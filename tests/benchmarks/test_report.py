@@ -9,12 +9,12 @@ LOSSES = {
 }
 
 
-def results(losses, **others):
+def results(losses):
     """Results of trials with up to three seeds."""
     rows = []
     for variant, values in losses.items():
         for seed, loss in enumerate(values):
-            run = {"loss": loss, "chars": 1_500_000, "seq_len": 64, **others}
+            run = {"loss": loss, "chars": 1_500_000}
             rows.append({"variant": variant, "seed": seed, "results": run})
 
     return by_variant(rows)
@@ -37,18 +37,6 @@ def test_differences_are_paired_by_seed():
 
     assert fewer.mean == pytest.approx(-0.095)
     assert fewer.degrees_of_freedom == 1
-
-
-def test_losses_in_windows_as_trained_are_compared_only_if_the_windows_are_as_long():
-    name = "loss.valid_at_seq_len"
-    alike = results(LOSSES, **{name: 1.0})
-    longer = results({"longer": [1.0, 2.0, 3.0]}, seq_len=256, **{name: 1.0})
-
-    both = alike | longer
-
-    assert difference(both, name, "better", "base").mean == 0
-    assert difference(both, name, "longer", "base") is None
-    assert difference(both, "loss", "longer", "base") is not None
 
 
 def test_the_table_shows_what_was_measured_and_how_sure_it_is():
