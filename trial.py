@@ -25,6 +25,7 @@ from configs.command_line.command import logs_folder
 from configs.command_line.program import OneLineParser, run_main
 from configs.command_line.scripts import number, run_script
 from configs.keys import ConfigError
+from runs.errors import StoppedError
 from runs.sequential import (
     ERROR,
     FIRST_LOOK,
@@ -36,7 +37,8 @@ from runs.sequential import (
 
 # the first one that a variant has counts
 EXIT_CODES = {"better": 0, None: 5, "no difference": 3, "worse": 4}
-START = 20  # seconds of a run beside its training, at first
+SECONDS_TO_START = 20  # of a run
+DECIDES = "loss.valid"
 
 
 def main(arguments: list[str]) -> int:
@@ -61,6 +63,12 @@ def main(arguments: list[str]) -> int:
         metavar="RUN",
         help="all arms continue this run, or the checkpoint hf:FOLDER",
     )
+    add_rules(parser)
+    return run_script(parser, arguments, decide, "requirements-finetune.txt")
+
+
+def add_rules(parser: OneLineParser) -> None:
+    """Add the options that say what is measured, and when a trial ends."""
     parser.add_argument(
         "--equal",
         choices=("seconds", "chars", "steps"),
@@ -69,13 +77,18 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--by",
-        default="loss.valid",
+        default=DECIDES,
         metavar="METRIC",
         help="the metric that decides (default: loss.valid); excess, accuracy.valid,"
         " chars_per_second, memory, or tasks",
     )
     parser.add_argument(
         "--tasks", action="store_true", help="measure probes of the text's tasks too"
+    )
+    parser.add_argument(
+        "--holdout",
+        action="store_true",
+        help="measure on a part of the text that no other trial has measured",
     )
     parser.add_argument(
         "--smallest",
@@ -96,24 +109,25 @@ def main(arguments: list[str]) -> int:
         action="store_true",
         help="print the results as JSON, and progress on stderr",
     )
-    return run_script(parser, arguments, decide, "requirements-finetune.txt")
 
 
 def decide(options: Namespace) -> int:
     """Train pairs until every variant has its answer, or there are enough; returns the exit code."""
     from runs.files import locked
-    from trials.arms import arm, check_arms
-    from trials.measures import METRICS, TASKS
-    from trials.trial import Trial
+    from trials.arms import arm, check_arms, held_out
+    from trials.trial import METRICS, TASKS, Trial
 
     if not options.change and not options.against:
         raise ConfigError("name a change, such as training.muon_momentum=0.95")
     if options.by not in METRICS:
         raise ConfigError(f"--by {options.by}: choose one of {', '.join(METRICS)}")
-    changes = [options.against, options.change, *options.others]
     base = [f"--preset={options.preset}"] if options.preset else []
     if options.init_from:
         base = [f"--init-from={options.init_from}"]
+    if options.holdout:
+        values = arm(options.against, options.both, base).values
+        options.both.append(f"data.corpus={held_out(values)}")
+    changes = [options.against, options.change, *options.others]
     arms = [arm(words, options.both, base) for words in changes]
     check_arms(arms, options.equal, options.most)
     with_tasks = options.tasks or options.by == TASKS
@@ -124,14 +138,14 @@ def decide(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     trial = Trial(logs_folder(arms[0].values["logs"]), arms, with_tasks)
-    critical = critical_values(options.most, ERROR / len(trial.variants))
-    report = Report(options, trial, critical, METRICS)
+    report = Report(options, trial)
     with locked(trial.folder / "lock", report.say):
         report.begin()
         variants = trial.variants
         for n_pairs in range(1, options.most + 1):
             trial.train_pair(n_pairs - 1, variants)
             variants = [each for each in variants if report.is_open(each, n_pairs)]
+            report.save()
             if not variants:
                 break
         return report.end()
@@ -140,105 +154,115 @@ def decide(options: Namespace) -> int:
 class Report:
     """Says what is known of a trial."""
 
-    def __init__(self, options: Namespace, trial: Any, critical: Any, metrics: Any):
+    def __init__(self, options: Namespace, trial: Any):
         self.options = options
         self.trial = trial
-        self.critical = critical
-        self.metrics = metrics
-        self.metric = metrics[options.by]
-        self.known: dict[str, Interval] = {}  # by the name of the variant
+        self.critical = critical_values(options.most, ERROR / len(trial.variants))
+        # of each variant, after each pair
+        self.known: dict[str, list[Interval]] = {}
         self.n_digits = max(3, 1 - math.floor(math.log10(options.smallest)))
-        self.file = sys.stderr if options.json else sys.stdout
 
     def say(self, line: str) -> None:
-        print(line, file=self.file, flush=True)
+        file = sys.stderr if self.options.json else sys.stdout
+        print(line, file=file, flush=True)
 
     def begin(self) -> None:
         """The time at most, and whether the trial continues."""
-        n_runs = self.options.most * (1 + len(self.trial.variants))
+        n_runs = self.options.most * len(self.trial.runs)
+        line = f"at most {self.options.most} pairs, {n_runs} runs"
         seconds = self.trial.base.values["training.max_seconds"]
-        time_at_most = f", {minutes(n_runs * (seconds + START))}" if seconds else ""
-        self.say(f"at most {self.options.most} pairs, {n_runs} runs{time_at_most}")
-        n_done = len(self.trial.runs)
-        if n_done:
-            self.say(f"{n_done} runs are done: continuing {self.trial.folder}")
+        if seconds:
+            line += f", {minutes(n_runs * (seconds + SECONDS_TO_START))}"
+        n_done = len(self.trial.all_runs)
+        self.say(
+            f"{line}; {n_done} are done in {self.trial.folder}" if n_done else line
+        )
 
     def is_open(self, variant: Any, n_pairs: int) -> bool:
         """Say what is known of a variant after a pair; returns whether it needs more."""
         differences = self.trial.differences(variant, self.options.by, n_pairs)
+        if not differences:
+            raise StoppedError(f"these runs have no {self.options.by}: leave --by out")
         known = interval(differences, self.critical)
-        self.known[variant.name] = known
+        self.known.setdefault(variant.name, []).append(known)
         answer = self.answer(known)
-        line = f"pair {n_pairs}: {variant.name}: {self.signed(known)}"
-        if answer or n_pairs == self.options.most:
-            self.say(f"{line}: {answer or 'no answer yet'}")
-        else:
-            self.say(f"{line}; {self.more(differences)}")
+        line = f"pair {n_pairs}: {variant.name}: {self.shown(known)}"
+        self.say(f"{line}; {answer or self.further(differences)}")
         return answer is None
 
     def answer(self, known: Interval) -> str | None:
-        return known.answer(self.options.smallest, self.metric.more_is_better)
+        from trials.trial import MORE
 
-    def more(self, differences: list[float]) -> str:
-        """How many further pairs an answer takes."""
+        return known.answer(self.options.smallest, self.options.by in MORE)
+
+    def further(self, differences: list[float]) -> str:
+        """How many pairs an answer still takes."""
         n_pairs = FIRST_LOOK - len(differences)
         if len(differences) < 2:
             return f"at least {n_pairs} more"
         expected = expected_pairs(differences, self.options.smallest, self.critical)
         if expected is None:
             return f"an answer within {self.options.most} pairs is not expected"
-        seconds = sum(run["wall_seconds"] for run in self.trial.runs)
-        seconds *= expected / len(differences)
-        return f"about {expected} more, {minutes(seconds)}"
+        seconds = sum(run["took"] for run in self.trial.all_runs)
+        return (
+            f"about {expected} more, {minutes(seconds * expected / len(differences))}"
+        )
 
-    def signed(self, known: Interval) -> str:
+    def shown(self, known: Interval) -> str:
         """A difference with its interval."""
         mean, low, high = (f"{x:+.{self.n_digits}f}" for x in known[1:])
         return mean if known.n_pairs < FIRST_LOOK else f"{mean} ({low} to {high})"
 
+    def save(self) -> None:
+        """Write what the page /compare shows."""
+        options = vars(self.options)
+        shown = {key: options[key] for key in ("by", "equal", "smallest")}
+        self.trial.save(**shown, base=self.trial.base.name, intervals=self.known)
+
     def end(self) -> int:
         """Print one line per variant, or JSON; returns the exit code."""
         results = [self.result(variant) for variant in self.trial.variants]
-        options = {key: vars(self.options)[key] for key in ("by", "equal", "smallest")}
-        self.trial.save(**options, answers=results)
         if self.options.json:
             print(json.dumps(results), flush=True)
         answers = [result["answer"] for result in results]
         return next(EXIT_CODES[each] for each in EXIT_CODES if each in answers)
 
     def result(self, variant: Any) -> dict[str, Any]:
-        """Say what the trial has found out about a variant; returns it for programs."""
-        known = self.known[variant.name]
+        """Say the result about a variant; returns it for programs."""
+        from trials.trial import METRICS
+
+        known = self.known[variant.name][-1]
         name = f"{variant.name}: " if len(self.known) > 1 else ""
         beside = {}
-        for metric in self.metrics:
+        for metric in METRICS:
             differences = self.trial.differences(variant, metric, known.n_pairs)
             if differences and metric != self.options.by:
                 other = interval(differences, self.critical)
                 beside[metric] = other._asdict()
-                self.say(f"{name}{metric}: {self.signed(other)}")
-        line = self.line(known)
+                self.say(f"{name}{metric}: {self.shown(other)}")
+        line = self.line(known, METRICS[self.options.by])
         self.say(f"{name}{line}")
         about = {"variant": variant.name, "answer": self.answer(known), "line": line}
         return about | known._asdict() | {"beside": beside}
 
-    def line(self, known: Interval) -> str:
+    def line(self, known: Interval, unit: str) -> str:
         """The result in one line, with its conditions."""
         answer = self.answer(known)
-        unit = self.metric.unit
         if answer in ("better", "worse"):
             low, high = sorted((abs(known.low), abs(known.high)))
-            sizes = [f"{x:.{self.n_digits}f}" for x in (abs(known.mean), low, high)]
-            text = f"{answer} by {sizes[0]} {unit} ({sizes[1]} to {sizes[2]})"
-        elif answer:
-            smallest = f"{self.options.smallest:g} {unit}"
-            text = f"no difference as large as {smallest}: {self.signed(known)}"
+            mean, low, high = (
+                f"{x:.{self.n_digits}f}" for x in (abs(known.mean), low, high)
+            )
+            text = f"{answer} by {mean} {unit} ({low} to {high})"
         else:
-            text = f"no answer yet: {self.signed(known)} {unit}"
+            smallest = (
+                f" as large as {self.options.smallest:g} {unit}" if answer else ""
+            )
+            text = f"{answer or 'no answer yet'}{smallest}: {self.shown(known)}"
         equal = self.options.equal
         budget = self.trial.base.values[f"training.max_{equal}"]
         runs = f"{budget:g} s" if equal == "seconds" else f"{budget:,} {equal}"
-        by = "" if self.options.by == "loss.valid" else f" in {self.options.by}"
+        by = "" if self.options.by == DECIDES else f" in {self.options.by}"
         return f"{text}{by}, {known.n_pairs} pairs of {runs}, equal {equal}"
 
 

@@ -6,9 +6,10 @@ import subprocess
 import pytest
 
 import trial
+from data.corpus import load_corpus
 from runs.files import ROOT
 from tests.conftest import TINY
-from trials.arms import arm, checked_out
+from trials.arms import arm, checked_out, held_out
 
 STEPS = ("--equal", "steps", "--both", "training.max_steps=4")
 
@@ -61,26 +62,23 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
     assert output.endswith("3 pairs of 4 steps, equal steps\n")
     path, content = only_trial()
     assert not list(path.parent.glob("runs/*/*/checkpoints"))
-    arms = [(run["arm"], run["pair"]) for run in content["runs"]]
-    base = "the preset"
-    # in turns
-    assert arms == [
-        *((base, 0), (change, 0)),
-        *((change, 1), (base, 1)),
-        *((base, 2), (change, 2)),
+    own = content["runs"][change]
+    base = content["runs"]["the preset"]
+    is_first = [
+        one["began"] < other["began"] for one, other in zip(base, own, strict=True)
     ]
+    assert is_first == [True, False, True]  # in turns
 
-    (lost,) = content["runs"][4:5]
-    content["runs"].remove(lost)
+    lost = own.pop()
     path.write_text(json.dumps(content))
     again, second_output = decide(capsys, change, "--most", 3, "--json", *words)
     _, continued = only_trial()
 
     assert again == 3
     assert json.loads(second_output)[0]["line"] in output
-    assert len(continued["runs"]) == 6
-    new = continued["runs"][-1]
-    assert new["results"]["loss.valid"] == lost["results"]["loss.valid"]
+    assert continued["runs"]["the preset"] == base
+    new = continued["runs"][change][-1]
+    assert new["loss.valid"] == lost["loss.valid"]
     assert new["run"] != lost["run"]
 
 
@@ -97,8 +95,11 @@ def test_a_harmful_change_is_called_worse(words, forked, capsys):
         ([], "name a change"),
         (["model.layers=2"], "unknown key"),
         (["layers"], "neither key=value nor a file"),
-        (["model.n_layers=2", "--equal", "chars"], "needs one budget"),
-        (["model.n_layers=2", "training.max_seconds=9"], "the arms differ in"),
+        (["model.n_layers=2", "--equal", "chars"], "no other budget"),
+        (
+            ["model.n_layers=2", "training.max_seconds=9"],
+            "the same training.max_seconds",
+        ),
         (["model.n_layers=1"], "seed=1000"),
         (["seed=7"], "share seeds"),
         (["model.n_layers=2", "--by", "beauty"], "choose one of"),
@@ -139,3 +140,12 @@ def test_a_commit_is_read_by_its_own_code():
     assert one.root.name == commit
     assert one.values["training.max_steps"] == 3
     assert (one.root / "experiment.py").exists()
+
+
+def test_a_holdout_is_measured_on_text_that_was_trained_on_before(text_file, tmp_path):
+    before = load_corpus(str(text_file))
+    path = held_out({"data.corpus": str(text_file)})
+    after = load_corpus(str(path))
+    n = len(before.validation)
+    assert after.validation == before.training[-n:]
+    assert after.training == before.training[:-n] + before.validation

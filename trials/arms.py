@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from configs.checks import BUDGETS
 from configs.command_line.command import OWN_CODE, parse
 from configs.keys import ConfigError
 from configs.references import replaced
-from data.corpus import CACHE
-from runs.files import ROOT
+from data.corpus import CACHE, load_corpus
+from runs.files import ROOT, write_atomically
 
+TRIALS = ROOT / "logs" / "trials"
 CONFIG = ".yaml"
 COMMIT = "commit"  # a word of an arm, but not a key
 # the packages whose code decides the weights of a run and its losses
@@ -99,7 +101,7 @@ def checked_out(revision: str) -> Path:
     if named.returncode:
         raise ConfigError(f"{COMMIT}={revision}: no such commit in {ROOT}")
     commit = named.stdout.strip()
-    folder = ROOT / "logs" / "trials" / "commits" / commit
+    folder = TRIALS / "commits" / commit
     if not folder.exists():
         archive = subprocess.run(
             [*git, "archive", commit], capture_output=True, check=True
@@ -126,30 +128,43 @@ def parsed_by(root: Path, arguments: Sequence[str]) -> dict[str, Any]:
 
 def environment(root: Path) -> dict[str, str]:
     """The environment of a program of the code in `root`, with the texts of this one."""
-    return os.environ | {"PYTHONPATH": str(root), "FOLIO_CACHE": str(CACHE)}
+    return os.environ | {"PYTHONPATH": str(root), "FOLIO_CACHE": str(CACHE.resolve())}
 
 
 def check_arms(arms: Sequence[Arm], equal: str, most: int) -> None:
     """Raise ConfigError unless the arms differ, and all have one budget, in the unit `equal`."""
-    budget = f"training.max_{equal}"
-    for each in arms:
-        budgets = [key for key in BUDGETS if each.values[key] is not None]
-        if budgets != [budget]:
-            raise ConfigError(
-                f"{each.name} has {' and '.join(budgets)}, but --equal {equal} needs one budget: add"
-                f" --both {budget}=N"
-            )
-        if each.values[budget] != arms[0].values[budget]:
-            raise ConfigError(f"the arms differ in {budget}: add --both {budget}=N")
+    key = f"training.max_{equal}"
+    budgets = []
+    for arm in arms:
+        budgets.append({name: arm.values[name] for name in BUDGETS if arm.values[name]})
+    if budgets != [{key: budgets[0].get(key)}] * len(arms):
+        shown = " and ".join(map(str, budgets))
+        raise ConfigError(
+            f"--equal {equal} needs the same {key} in all arms, and no other budget, not {shown}:"
+            f" add --both {key}=N"
+        )
 
-    for i, one in enumerate(arms):
-        for other in arms[:i]:
-            if one.fingerprint == other.fingerprint:
-                raise ConfigError(
-                    f"{one.name} and {other.name} are the same recipe: seed=1000 in one of them"
-                    " compares it with itself"
-                )
-            if 0 < abs(one.seed(0) - other.seed(0)) < most:
-                raise ConfigError(
-                    f"{one.name} and {other.name} would share seeds: make them {most} apart"
-                )
+    for one, other in combinations(arms, 2):
+        if one.fingerprint == other.fingerprint:
+            raise ConfigError(
+                f"{one.name} and {other.name} are the same recipe: seed=1000 in one of them compares"
+                " it with itself"
+            )
+        if 0 < abs(one.seed(0) - other.seed(0)) < most:
+            raise ConfigError(
+                f"{one.name} and {other.name} would share seeds: make them {most} apart"
+            )
+
+
+def held_out(values: dict[str, Any]) -> Path:
+    """A file of the text of these keys in which the last tenth of the training text and the
+    validation text have changed places: no earlier trial has measured a loss there. Raises
+    ConfigError for documents and large texts."""
+    corpus = load_corpus(values["data.corpus"])
+    if corpus.stored is not None:
+        raise ConfigError("--holdout needs a text in memory, without documents")
+    n = len(corpus.validation)
+    text = corpus.training[:-n] + corpus.validation + corpus.training[-n:]
+    path = TRIALS / f"holdout-{corpus.sha256[:16]}.txt"
+    write_atomically(path, text.encode())
+    return path
