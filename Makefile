@@ -4,7 +4,7 @@ PYTHON ?= python3
 CONSTRAINTS ?= -c constraints.txt
 BIN := .venv/bin
 
-.PHONY: train dashboard test lint notebooks gpu wheels soak clean
+.PHONY: train dashboard test lint notebooks gpu soak clean
 .PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-inference
 
 train: .venv/installed
@@ -47,10 +47,6 @@ bench-inference: .venv/installed-export
 # All that only a GPU can show, in 12 minutes; ARGS=--dry-run takes the same steps with tiny shapes on a CPU.
 gpu: .venv/installed-gpu
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
-
-# Collects all packages, for a machine without network: there, PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels make gpu
-wheels: .venv/bin/python
-	$(BIN)/python -m pip wheel --quiet --wheel-dir wheels $(CONSTRAINTS) -r requirements-gpu.txt
 
 soak: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -10,10 +10,10 @@ tells whether each mark is met.
 import json
 import os
 import shutil
+import signal
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
-from itertools import groupby
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,6 @@ from benchmarks.gpu_steps.process import StepProcess
 from configs.devices import best_device
 from configs.keys import ConfigError
 from runs.files import ROOT, write_json
-
-CORES_PER_STEP = 2  # of steps that run beside each other
 
 
 def main(options: Namespace, path: Path) -> int:
@@ -48,11 +46,12 @@ def main(options: Namespace, path: Path) -> int:
     if options.dry_run:
         path = folder / "report"
 
+    # ends the steps too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     end = inf if options.dry_run else time.monotonic() + 60 * options.minutes
     run = Run(path, folder, end, options)
     names = [options.only] if options.only else run.left()
-    for is_alone, group in groupby(names, key=run.is_alone):
-        run.take(list(group), 1 if is_alone else run.n_at_once)
+    run.take(names)
     print("\n" + markdown(run.table()), flush=True)
     return 0 if run.has_passed() else 1
 
@@ -65,33 +64,25 @@ class Run:
         self.folder = folder
         self.end = end
         self.options = options
+        self.n_cores = os.cpu_count() or 1
         self.results: dict[str, dict[str, Any]] = {}
         for name in STEPS:
             file = folder / f"{name}.json"
             if file.exists():
                 self.results[name] = json.loads(file.read_text())
 
-    def is_alone(self, name: str) -> bool:
-        return STEPS[name].is_alone and not self.options.dry_run
-
-    @property
-    def n_at_once(self) -> int:
-        """The number of steps that run beside each other; tiny ones need a core each."""
-        cores_per_step = 1 if self.options.dry_run else CORES_PER_STEP
-        return max(1, (os.cpu_count() or 1) // cores_per_step)
-
     def left(self) -> list[str]:
         """The steps that have not passed."""
         passed = [name for name, result in self.results.items() if result["passed"]]
         return [name for name in STEPS if name not in passed]
 
-    def take(self, names: Sequence[str], n_at_once: int) -> None:
-        """Take steps, several at once, and report after each."""
-        waiting = list(names)
+    def take(self, waiting: list[str]) -> None:
+        """Take steps, beside each other where their cores allow it, and report after each."""
         running: list[StepProcess] = []
         try:
             while waiting or running:
-                while waiting and len(running) < n_at_once:
+                used = sum(self.n_cores_of(step.name) for step in running)
+                if waiting and used + self.n_cores_of(waiting[0]) <= self.n_cores:
                     running += self.begun(waiting.pop(0))
                 for step in [step for step in running if step.is_over()]:
                     running.remove(step)
@@ -101,6 +92,12 @@ class Run:
             for step in running:
                 step.end()
 
+    def n_cores_of(self, name: str) -> int:
+        """The processor cores that a step gets: all of them if it measures time."""
+        if self.options.dry_run:
+            return 1
+        return self.n_cores if STEPS[name].is_alone else min(2, self.n_cores)
+
     def begun(self, name: str) -> list[StepProcess]:
         """The process of a step; none if too little time is left."""
         left = self.end - time.monotonic()
@@ -109,7 +106,7 @@ class Run:
             print(f"{name}: skipped, {left:.0f} s are left", flush=True)
             return []
         seconds = min(left, entry.most)
-        print(f"{name}: at most {seconds:.0f} s", flush=True)
+        print(f"{name}: begins", flush=True)
         return [StepProcess(name, self.folder, seconds, self.options.dry_run)]
 
     def finish(self, step: StepProcess) -> None:

@@ -31,7 +31,7 @@ class HuggingFace(nn.Module):
     characters on either side.
     """
 
-    def __init__(self, c: ModelConfigs, architecture: str, attention: str = "sdpa"):
+    def __init__(self, c: ModelConfigs, architecture: str):
         super().__init__()
         # transformers imports torchvision if it is installed; the one that labml_nn installs needs
         # torch's CUDA build.
@@ -48,9 +48,7 @@ class HuggingFace(nn.Module):
             **dict.fromkeys(UNUSED_TOKENS),
             **dict.fromkeys(DROPOUTS, c.dropout),
         )
-        self.model: Any = AutoModelForMaskedLM.from_config(
-            config, attn_implementation=attention
-        )
+        self.model: Any = AutoModelForMaskedLM.from_config(config)
 
     def forward(
         self,
@@ -101,7 +99,3 @@ def bert(c: ModelConfigs) -> nn.Module:
 
 def modernbert(c: ModelConfigs) -> nn.Module:
     return HuggingFace(c, "modernbert")
-
-
-def modernbert_flex(c: ModelConfigs) -> nn.Module:
-    return HuggingFace(c, "modernbert", "flex_attention")

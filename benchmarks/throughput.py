@@ -19,7 +19,7 @@ import torch
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare
 from configs.command_line.command import PRESETS, read_config, resolve
-from configs.experiment import Configs, configs_of
+from configs.experiment import configs_of
 from data.masking import n_masked_in
 from planning.ladder import EAGER, warmed_up
 from training.callbacks.speed import operations_per_char, peak, seconds_per_call
@@ -91,40 +91,53 @@ def candidate(
     keys: dict[str, Any], report: Callable[[str], None]
 ) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
-    configs = configured(keys)
-    step = warmed_up_step(configs, report)
-    network = configs.network
-    device = configs.torch_device
-    n_chars = configs.training.chars_per_step
-    (stage,) = configs.training.all_stages
-    n_masked = n_masked_in(stage.seq_len, stage.masking_prob)
-    operations = operations_per_char(network, stage.seq_len, n_masked, device)
-    precision = torch.bfloat16 if configs.training.autocast else torch.float32
-    of_peak = operations / peak(network, n_chars, device, precision)
+    model = Model(values_of(keys), report)
+    training = model.configs.training
+    precision = torch.bfloat16 if training.autocast else torch.float32
+    network = model.configs.network
+    fastest = peak(network, training.chars_per_step, model.device, precision)
+    of_peak = model.operations() / fastest
 
     def turn() -> Measures:
-        n = max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
-        rate = n_chars / seconds_per_call(step, n)
+        rate = model.tokens_per_second()
         return {"characters per second": rate, "share of the peak": rate * of_peak}
 
     return turn
 
 
-def configured(keys: dict[str, Any]) -> Configs:
+def values_of(keys: dict[str, Any]) -> dict[str, Any]:
     """The preset of this machine's device with `keys`, and with what all have in common."""
     preset = read_config(PRESETS / f"{device_preset()}.yaml")
     common = {"model.ngrams": 0, "masking.masking_prob": 0.15}
-    return configs_of(
-        resolve(preset, {"data.corpus": "tiny_shakespeare", **keys, **common})
-    )
+    return resolve(preset, {"data.corpus": "tiny_shakespeare", **keys, **common})
 
 
-def warmed_up_step(
-    configs: Configs, report: Callable[[str], None] = print
-) -> Callable[[], torch.Tensor]:
-    """A function that takes a warmed-up step of the only stage and returns the loss, on the device."""
-    ((step, (stage,)),) = warmed_up(configs, report)
-    return lambda: step(stage)["loss"]
+class Model:
+    """A model with a warmed-up training step."""
+
+    def __init__(self, values: dict[str, Any], report: Callable[[str], None] = print):
+        self.configs = configs_of(values)
+        *_, (self.step, stages) = warmed_up(self.configs, report)
+        self.stage = stages[-1]
+        self.device = self.configs.torch_device
+
+    def take(self) -> torch.Tensor:
+        """Take a step; returns the loss, on the device."""
+        return self.step(self.stage)["loss"]
+
+    def tokens_per_second(self) -> float:
+        """The mean over about a second of steps. Padding does not count."""
+        n = max(1, round(SECONDS_PER_TURN / seconds_per_call(self.take, 2)))
+        mask = self.step.draw(self.stage)[0].attention_mask
+        filled = 1.0 if mask is None else (mask != 0).float().mean().item()
+        return filled * self.step.chars_per_step / seconds_per_call(self.take, n)
+
+    def operations(self) -> float:
+        """Operations per token of the matrix products, forward and backward."""
+        seq_len = self.stage.seq_len
+        n_masked = n_masked_in(seq_len, self.stage.masking_prob)
+        network = self.configs.network
+        return operations_per_char(network, seq_len, n_masked, self.device)
 
 
 if __name__ == "__main__":

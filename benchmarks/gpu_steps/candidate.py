@@ -6,9 +6,7 @@ of a model's memory, and one that runs out of memory does not stop the others.
 
 import json
 import resource
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 from typing import Any
@@ -16,24 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.turns import Measures, in_words
-from configs.experiment import configs_of
-from data.masking import n_masked_in
-from planning.ladder import warmed_up
-from runs.errors import first_line
-from training.callbacks.speed import operations_per_char, seconds_per_call
+from benchmarks.throughput import Model
+from benchmarks.turns import Measures
+from training.callbacks.speed import seconds_per_call
 from training.muon import Muon
 from training.tracking import be_quiet
 
-SECONDS_PER_TURN = 1.0
 PROFILED_STEPS = 20
-N_DRAWS = 8
 N_WINDOWS = 4  # whose documents are computed alone
-
-
-def processes(n: int, **options: Any) -> ProcessPoolExecutor:
-    new = get_context("spawn")
-    return ProcessPoolExecutor(n, new, initializer=be_quiet, **options)
 
 
 class Candidate:
@@ -41,14 +29,14 @@ class Candidate:
 
     def __init__(self, values: dict[str, Any]):
         self.values = json.dumps(values)
-        self.pool = processes(1)
+        self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=be_quiet)
         self.report = self.pool.submit(ask, self.values, "report")
 
     def ask(self, question: str) -> Any:
         return self.pool.submit(ask, self.values, question).result()
 
     def __call__(self) -> Measures:
-        return self.ask("speed")
+        return {"tokens per second": self.ask("tokens_per_second")}
 
 
 def ask(values: str, question: str) -> Any:
@@ -56,71 +44,21 @@ def ask(values: str, question: str) -> Any:
     return getattr(model_of(values), question)()
 
 
-@contextmanager
-def started(
-    all_values: Mapping[str, dict[str, Any]],
-) -> Iterator[tuple[dict[str, Candidate], dict[str, str]]]:
-    """Models by name, and the report of each. One that fails is left out of the models."""
-    candidates = {name: Candidate(values) for name, values in all_values.items()}
-    pools = [candidate.pool for candidate in candidates.values()]
-    reports = {}
-    for name, candidate in list(candidates.items()):
-        try:
-            reports[name] = candidate.report.result()
-        except Exception as error:
-            reports[name] = f"not measured: {first_line(error)}"
-            del candidates[name]
-    try:
-        yield candidates, reports
-    finally:
-        for pool in pools:
-            pool.shutdown()
-
-
 @cache
-def model_of(values: str) -> "Model":
-    return Model(json.loads(values))
+def model_of(values: str) -> "Inspected":
+    return Inspected(json.loads(values))
 
 
-class Model:
-    """A model with a warmed-up training step."""
+class Inspected(Model):
+    """A model that tells more than its speed."""
 
     def __init__(self, values: dict[str, Any]):
-        self.configs = configs_of(values)
         self.lines: list[str] = []
-        *_, last = warmed_up(self.configs, self.lines.append)
-        self.step, stages = last
-        self.stage = stages[-1]
-        self.device = self.configs.torch_device
-
-    def take(self) -> Tensor:
-        return self.step(self.stage)["loss"]
+        super().__init__(values, self.lines.append)
 
     def report(self) -> str:
         """The lines about compiling, for example how long it took."""
         return "; ".join(self.lines[1:])
-
-    def speed(self) -> Measures:
-        """The mean over about a second of steps. Padding does not count."""
-        n = max(1, round(SECONDS_PER_TURN / seconds_per_call(self.take, 2)))
-        n_tokens = self.step.chars_per_step * self.share_filled
-        return {"tokens per second": n_tokens / seconds_per_call(self.take, n)}
-
-    @property
-    def share_filled(self) -> float:
-        """The share of positions with tokens."""
-        shares = []
-        for _ in range(N_DRAWS):
-            mask = self.step.draw(self.stage)[0].attention_mask
-            shares.append(1.0 if mask is None else (mask != 0).float().mean().item())
-        return sum(shares) / N_DRAWS
-
-    def operations(self) -> float:
-        """Operations per token of the matrix products."""
-        seq_len = self.stage.seq_len
-        n_masked = n_masked_in(seq_len, self.stage.masking_prob)
-        network = self.configs.network
-        return operations_per_char(network, seq_len, n_masked, self.device)
 
     def peak_memory(self) -> float:
         """Gigabytes of tensors on the device so far; on a CPU, of the process."""
@@ -143,16 +81,14 @@ class Model:
         seconds_per_call(update, 2)  # warms up
         return seconds_per_call(update, 10) / seconds_per_call(self.take, 10)
 
-    def profile(self) -> dict[str, str]:
-        """Launches and device time per step, and the operations that take longest."""
+    def longest_operations(self) -> str:
+        """The operations that take longest, with their shares of the device's time."""
         with torch.profiler.profile() as profiler:
             for _ in range(PROFILED_STEPS):
                 self.take()
 
-        events = profiler.key_averages()
-        n_launches = sum(event.count for event in events if "Launch" in event.key)
         times = {}
-        for event in events:
+        for event in profiler.key_averages():
             is_here = event.device_type.name == self.device.type.upper()
             if is_here and not event.is_user_annotation:
                 time = event.self_device_time_total or event.self_cpu_time_total
@@ -160,12 +96,7 @@ class Model:
 
         total = sum(times.values())
         longest = sorted(times, key=times.__getitem__, reverse=True)[:8]
-        shares = [f"{times[key] / total:.0%} {key[:60]}" for key in longest]
-        return {
-            "launches per step": in_words(n_launches / PROFILED_STEPS),
-            "device time per step": f"{in_words(total / PROFILED_STEPS / 1_000)} ms",
-            "longest operations": "; ".join(shares),
-        }
+        return "; ".join(f"{times[key] / total:.0%} {key[:60]}" for key in longest)
 
     @torch.no_grad()
     def difference_alone(self) -> float:

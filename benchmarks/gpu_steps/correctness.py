@@ -4,12 +4,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from benchmarks.gpu_steps.step import GPU, GPU_BASE, Step
-from benchmarks.trials import last_losses
 from configs.acceleration import compiled_objective, cuda_graphs
 from configs.callbacks import callbacks_of
 from configs.experiment import Configs, configs_of
@@ -21,7 +19,6 @@ from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
 from training.checkpoint import load_weights
 from training.cuda_graph import EAGER_STEPS
-from training.evaluation import evaluate
 from training.loop import Trainer
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
@@ -32,9 +29,8 @@ EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout":
 
 
 def environment(step: Step) -> None:
-    """CUDA's version, the compiler, the texts, and the counting loss, which later steps take from
-    the cache."""
-    step.add("CUDA", torch.version.cuda)
+    """The card, the compiler, the texts, and the counting loss, which later steps take from the
+    cache."""
     if step.device.type == "cuda":
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
         result = subprocess.run(
@@ -62,25 +58,12 @@ def tests(step: Step) -> None:
     step.add(" ".join(files), last, result.returncode == 0)
 
 
-def loop(step: Step) -> None:
-    """A short run of `gpu-base`, with an evaluation and a checkpoint."""
-    keys = {"training.max_seconds": None, "training.max_steps": 6}
-    run = step.train(keys | {"training.evaluations": 1}, GPU_BASE)
-    step.add("gpu-base, 6 steps", f"{last_losses(run)['loss.valid']:.3f}")
-
-
 def add_difference(
     step: Step, what: str, one: torch.Tensor, other: torch.Tensor, limit: float
 ) -> None:
     """Write the norm of the difference between two tensors, relative to that of the first."""
     difference = float((one - other).norm() / one.norm())
     step.add(f"{what} differ by", f"{difference:.1e}", difference < limit)
-
-
-def add_differing(step: Step, what: str, one: Tensors, other: Tensors) -> None:
-    """Write the names of the tensors that are not the same, bit for bit."""
-    names = [name for name in one if not torch.equal(one[name], other[name])]
-    step.add(what, ", ".join(names) or "equal", not names)
 
 
 def gradients(configs: Configs, batch: Batch) -> Tensors:
@@ -97,18 +80,6 @@ def gradients(configs: Configs, batch: Batch) -> Tensors:
 
     configs.network.zero_grad()
     return named
-
-
-def repeatable(step: Step) -> None:
-    """The same step twice, bit by bit, per window length."""
-    configs = configs_of(step.values({"training.compile": False}))
-    for stage in configs.training.all_stages:
-        for _ in range(2):  # or outputs that start at zero would hide differences
-            configs.step(stage)
-        batch = configs.step.draw(stage)[0]
-        one = gradients(configs, batch)
-        other = gradients(configs, batch)
-        add_differing(step, f"windows of {stage.seq_len}", one, other)
 
 
 def graph(step: Step) -> None:
@@ -142,50 +113,26 @@ def graph(step: Step) -> None:
 
 
 def agreement(step: Step) -> None:
-    """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an
-    evaluation. `gpu-base` reads packed documents."""
-    one, other, batch = agree(step, GPU, {}, bfloat16=1e-2)
-    rows = rows_of(one, batch)
-    moved = batch.to(step.device)
-    step.add("rows of n-grams", "equal", torch.equal(rows, rows_of(other, moved)))
-    losses = []
-
-    for c in (one, other):
-        mask_token = c.data.vocabulary.mask_token
-        evaluation = evaluate(
-            c.network, c.data.validation_set, mask_token=mask_token, seq_len=256
-        )
-        losses.append(evaluation.loss)
-
-    text = f"{losses[0]:.6f}, {losses[1]:.6f}"
-    step.add("evaluations", text, abs(losses[0] - losses[1]) < 1e-4)
+    """Loss and gradients of one model and one batch on the CPU and on the device; those of
+    `gpu-base` are of packed documents."""
     few = {"training.chars_per_step": 1_024, "training.grad_accum_steps": 1}
-    agree(step, GPU_BASE, few, bfloat16=3e-2)
+    for preset, keys, in_bfloat16 in ((GPU, {}, 1e-2), (GPU_BASE, few, 3e-2)):
+        own = EXACT | keys | {"device": "cpu", "training.precision": "float32"}
+        here = configs_of(step.values(own, preset))
+        stage = here.training.all_stages[0]
+        for _ in range(4):
+            here.step(stage)
+        batch = here.step.draw(stage)[0]
+        expected = as_vectors(gradients(here, batch))
 
-
-def agree(
-    step: Step, preset: str, keys: dict[str, Any], bfloat16: float
-) -> tuple[Configs, Configs, Batch]:
-    """Compare the loss and the gradients; returns the model on the CPU, that on the device in
-    float32, and the batch. `bfloat16` is the limit of the difference there."""
-    here = {"device": "cpu", "training.precision": "float32"}
-    one = configs_of(step.values(EXACT | keys | here, preset))
-    stage = one.training.all_stages[0]
-    for _ in range(4 if step.is_dry or preset == GPU_BASE else 20):
-        one.step(stage)
-    batch = one.step.draw(stage)[0]
-    expected = as_vectors(gradients(one, batch))
-
-    for precision, limit in (("bfloat16", bfloat16), ("float32", 1e-5)):
-        there = {"training.precision": precision}
-        other = configs_of(step.values(EXACT | keys | there, preset))
-        other.network.load_state_dict(one.network.state_dict())
-        measured = as_vectors(gradients(other, batch.to(step.device)))
-        for name, vector in expected.items():
-            what = f"{preset}, {precision}: {name}"
-            add_difference(step, what, vector, measured[name], limit)
-
-    return one, other, batch
+        for precision, limit in (("bfloat16", in_bfloat16), ("float32", 1e-5)):
+            own = EXACT | keys | {"training.precision": precision}
+            there = configs_of(step.values(own, preset))
+            there.network.load_state_dict(here.network.state_dict())
+            found = as_vectors(gradients(there, batch.to(step.device)))
+            for name, vector in expected.items():
+                what = f"{preset}, {precision}: {name}"
+                add_difference(step, what, vector, found[name], limit)
 
 
 def as_vectors(named: Tensors) -> Tensors:
@@ -193,12 +140,6 @@ def as_vectors(named: Tensors) -> Tensors:
     loss = named.pop("loss")
     flat = torch.cat([each.flatten() for each in named.values()])
     return {"loss": loss.double().cpu(), "gradients": flat.double().cpu()}
-
-
-def rows_of(configs: Configs, batch: Batch) -> torch.Tensor:
-    """The rows of the n-gram tables that a batch reads."""
-    network: Any = configs.network
-    return network.encoder.ngrams.rows(batch.inputs).cpu()
 
 
 class StopAt(Callback):
@@ -238,4 +179,6 @@ def resumed(step: Step) -> None:
             for run in (whole, halves)
         ]
 
-    add_differing(step, f"{n} steps against {n // 2} and --resume", one, other)
+    differing = [name for name in one if not torch.equal(one[name], other[name])]
+    what = f"{n} steps against {n // 2} and --resume"
+    step.add(what, ", ".join(differing) or "equal", not differing)

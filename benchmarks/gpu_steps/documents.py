@@ -9,22 +9,18 @@ from runs.files import write_atomically
 
 N_WORDS = 60_000
 LETTERS = np.array(list("aeioubcdfghklmnprst"))
-SHORTEST = 20  # words per document
-LONGEST = 2_000
 
 
 def write_documents(path: Path, n_documents: int) -> None:
-    """Write documents as JSON, one per line. Lengths are spread evenly over their logarithm, and
-    words occur in inverse proportion to their rank."""
+    """Write documents as JSON, one per line. Their lengths are spread evenly over the logarithm,
+    and words occur in inverse proportion to their rank."""
     generator = np.random.default_rng(0)
-    letters = generator.choice(LETTERS, (N_WORDS, 7))
-    lengths = generator.integers(2, 8, N_WORDS)
-    words = ["".join(row[:n]) for row, n in zip(letters, lengths.tolist(), strict=True)]
+    words = ["".join(row) for row in generator.choice(LETTERS, (N_WORDS, 5))]
     shares = 1 / np.arange(1, N_WORDS + 1)
-    log_sizes = generator.uniform(np.log(SHORTEST), np.log(LONGEST), n_documents)
-
     lines = []
-    for size in np.exp(log_sizes).astype(int):
-        chosen = generator.choice(N_WORDS, size, p=shares / shares.sum())
-        lines.append(json.dumps({"text": " ".join(words[i] for i in chosen)}) + "\n")
+    sizes = generator.permutation(np.geomspace(20, 2_000, n_documents).astype(int))
+    for size in sizes:
+        ranks = generator.choice(N_WORDS, size, p=shares / shares.sum())
+        text = " ".join(words[rank] for rank in ranks)
+        lines.append(json.dumps({"text": text}) + "\n")
     write_atomically(path, "".join(lines).encode())

@@ -15,9 +15,8 @@ import psutil
 from runs.files import ROOT, write_json
 
 DRY_SECONDS = 120.0  # of processor time, which does not depend on other programs
-WAITING = (
-    0.1  # of the time counts in a dry run too, or a step that waits would never end
-)
+# of the time counts there too, or a step that waits would never end
+SHARE_OF_TIME = 0.1
 
 
 class StepProcess:
@@ -59,14 +58,16 @@ class StepProcess:
         """Seconds since the start; in a dry run, of processor time."""
         seconds = time.monotonic() - self.began
         if self.is_dry:
-            return max(WAITING * seconds, processor_seconds(self.process.pid))
+            return max(SHARE_OF_TIME * seconds, processor_seconds(self.process.pid))
         return seconds
 
     def end(self) -> None:
         """End the step and the programs that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        # a driver can keep a process from ending
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
 
     def result(self) -> dict[str, Any]:
         """End the step, and write its result."""

@@ -4,7 +4,7 @@ from argparse import Namespace
 import pytest
 
 from benchmarks import throughput
-from benchmarks.throughput import EAGER, RECIPES, configured, warmed_up_step
+from benchmarks.throughput import EAGER, RECIPES, Model, values_of
 
 SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 4, "model.d_ff": 48}
 SHAPE = SIZES | {
@@ -20,9 +20,9 @@ def test_every_step_learns(name):
     rate = 10.0 if name == "annotated" else 0.004
     own = {"device": "cpu", "training.learning_rate": rate}
     keys = RECIPES[name] | EAGER | SHAPE | own
-    step = warmed_up_step(configured(keys))
+    model = Model(values_of(keys))
 
-    losses = [step().item() for _ in range(100)]
+    losses = [model.take().item() for _ in range(100)]
 
     assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
 
