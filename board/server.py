@@ -25,6 +25,7 @@ from board.page import IS_OFFLINE, add_pages
 from board.predictors import BusyError, Predictors
 from board.run_records import RunRecords, UnknownRunError
 from board.store import Store, StoreError
+from board.trials import trials
 from runs.errors import InputError
 
 # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
@@ -215,6 +216,11 @@ def add_interface(
         if known != records.revision:
             content["runs"] = records.summaries()
         return JSONResponse(content)
+
+    @app.get("/api/folio/trials")
+    async def last_trials() -> JSONResponse:
+        # the database is in the folder of the runs, unless --db moves it
+        return JSONResponse(trials(store.path.parent / "trials"))
 
     @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
     @app.put("/api/folio/runs/{uuid}/{what}")

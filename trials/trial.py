@@ -44,6 +44,7 @@ class Trial:
         digest = hashlib.sha256(same.encode()).hexdigest()
         self.folder = logs / "trials" / digest[:16]
         self.path = self.folder / "trial.json"
+        self.facts: dict[str, Any] = {}  # for readers of trial.json
         self.runs: dict[str, list[dict[str, Any]]] = {each.name: [] for each in arms}
         if self.path.exists():
             self.runs = json.loads(self.path.read_text())["runs"]
@@ -97,7 +98,8 @@ class Trial:
         return [own[metric] - base[metric] for own, base in first]
 
     def save(self, **facts: Any) -> None:
-        write_json(self.path, {**facts, "runs": self.runs}, indent=1)
+        self.facts |= facts
+        write_json(self.path, self.facts | {"runs": self.runs}, indent=1)
 
 
 def run_program(root: Path, words: Sequence[str]) -> tuple[int, str, float]:

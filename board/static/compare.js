@@ -2,7 +2,7 @@
 import { chart } from "./chart.js";
 import {
   AXES, LINE_COLORS, accepts, axisOf, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, linkTo,
-  liveRuns, nameOf, row, runFilter, show, stateOf, table, toggle, view,
+  live, liveRuns, nameOf, row, runFilter, show, stateOf, table, toggle, view,
 } from "./page.js";
 
 const PER_CHARACTER = "loss.valid_per_character"; // the one loss that runs with other texts and tokens may share
@@ -18,6 +18,7 @@ let chosen = null; // uuids
 let known = null; // uuids of all runs when they were drawn last
 let styles = new Map(); // by group
 const panels = el("div");
+const trials = el("div.trials");
 const list = el("ul.runs");
 const keys = el("tbody");
 const keyCard = card("Keys that differ", table("Keys that differ", el("table.keys", keys)));
@@ -151,6 +152,27 @@ function load(found) {
   drawCharts();
 }
 
+// The intervals of the trials of trial.py after each pair: a band, whose edges are dashed lines.
+function drawTrials(found) {
+  fill(trials, ...found.map(({ base, by }) => el("section.card", chart(`trial against ${base}: ${by}`, 260))));
+  found.forEach((trial, i) => trials.children[i].firstChild.draw(intervalsOf(trial)));
+}
+
+function intervalsOf({ by, equal, smallest, intervals }) {
+  const series = Object.entries(intervals).flatMap(([name, points], i) => {
+    const color = `var(--c${i % LINE_COLORS})`;
+    const edge = (at) => ({ name: "", color, dash: "2 3", points: points.map((p) => [p[0], p[at]]) });
+    return [{ name, color, points }, edge(2), edge(3)];
+  });
+  return {
+    x: { title: `pairs, equal ${equal}`, format: show.number },
+    y: { title: "variant minus base", format: by === "loss.valid" ? show.loss : show.number, top: Infinity },
+    series,
+    references: [-smallest, 0, smallest].map((y) => ({ name: y ? "smallest" : "no change", y })),
+    hasLabels: true,
+  };
+}
+
 const axes = controls(drawCharts, choice("draw", "y", METRICS), choice("against", "x", AXES),
   toggle("log axis", "xlog"), toggle("log values", "ylog"), count);
 const all = button("All", () => choose([...chosen, ...runs.filter(isListed).map((run) => run.uuid)]));
@@ -158,5 +180,6 @@ const selection = controls(drawList, runFilter(), all, button("None", () => choo
 const explained = el("p.quiet", "Runs that differ only in their seed share a color: the line is their mean, ",
   "the band goes from the lowest to the highest.");
 frame("Compare", el("h1", "Compare runs"), axes, error,
-  el("div.compare", panels, card("Runs", selection, list, explained)), keyCard);
+  el("div.compare", panels, card("Runs", selection, list, explained)), keyCard, trials);
 liveRuns(load);
+live(() => "trials", drawTrials);

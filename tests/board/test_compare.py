@@ -9,6 +9,7 @@ import pytest
 
 from board.comparison import MAX_POINTS, with_rows
 from board.run_records import RECORDS
+from runs.files import write_json
 from runs.schema import METRICS
 from tests.board.conftest import LINE, appears, change_config, message, show
 
@@ -298,3 +299,28 @@ def test_runs_that_an_earlier_version_stored_come_back_with_an_import(
 
     assert dashboard.summary(run)["curve"]["loss.valid"] == losses
     assert dashboard.series(run)["loss.valid"][1] == losses
+
+
+def test_trials_are_shown_with_their_intervals_over_pairs(page, dashboard):
+    intervals = {
+        "model.n_layers=2": [
+            [1, -0.03, None, None],
+            [2, -0.02, None, None],
+            [3, -0.022, -0.06, 0.016],
+            [4, -0.021, -0.031, -0.012],
+        ]
+    }
+    options = {"by": "loss.valid", "equal": "steps", "smallest": 0.01}
+    content = options | {"base": "preset=quick", "intervals": intervals, "runs": {}}
+    folder = dashboard.database.parent / "trials"
+    write_json(folder / "1" / "trial.json", content)
+    write_json(folder / "2" / "trial.json", {"runs": {}})  # without a pair
+
+    show(page, f"{dashboard.url}/compare")
+    texts = page.locator(".trials svg text").all_text_contents()
+
+    assert page.locator(".trials figure").count() == 1
+    assert page.locator(".trials figcaption").inner_text().startswith("trial against")
+    assert "model.n_layers=2 -0.021" in texts
+    assert {" -0.031", " -0.012", "no change 0.000"} <= set(texts)
+    assert len(page.locator(".trials path.band").first.get_attribute("d")) > 20
