@@ -140,6 +140,7 @@ def decide(options: Namespace) -> int:
     trial = Trial(logs_folder(arms[0].values["logs"]), arms, with_tasks)
     report = Report(options, trial)
     with locked(trial.folder / "lock", report.say):
+        trial.remove_interrupted()
         report.begin()
         variants = trial.variants
         for n_pairs in range(1, options.most + 1):
@@ -197,16 +198,14 @@ class Report:
 
     def further(self, differences: list[float]) -> str:
         """How many pairs an answer still takes."""
-        n_pairs = FIRST_LOOK - len(differences)
+        took = sum(run["took"] for run in self.trial.all_runs) / len(differences)
         if len(differences) < 2:
-            return f"at least {n_pairs} more"
+            at_most = minutes(took * self.options.most)
+            return f"at least {FIRST_LOOK - 1} more; {at_most} for all"
         expected = expected_pairs(differences, self.options.smallest, self.critical)
         if expected is None:
             return f"an answer within {self.options.most} pairs is not expected"
-        seconds = sum(run["took"] for run in self.trial.all_runs)
-        return (
-            f"about {expected} more, {minutes(seconds * expected / len(differences))}"
-        )
+        return f"about {expected} more, {minutes(took * expected)}"
 
     def shown(self, known: Interval) -> str:
         """A difference with its interval."""

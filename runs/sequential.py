@@ -90,8 +90,8 @@ def expected_pairs(
     """The number of further pairs until an answer, if mean and spread stay as they are; None if the
     critical values end before."""
     mean = abs(float(np.mean(differences)))
-    stderrs = float(np.std(differences, ddof=1)) / np.arange(1, len(critical)) ** 0.5
-    has_answer = critical[1:] * stderrs < max(mean, smallest - mean)
-    has_answer[: len(differences)] = False
-    n_pairs = int(has_answer.argmax()) + 1
-    return n_pairs - len(differences) if has_answer.any() else None
+    n_pairs = np.arange(FIRST_LOOK, len(critical))
+    stderrs = float(np.std(differences, ddof=1)) / n_pairs**0.5
+    has_answer = critical[FIRST_LOOK:] * stderrs < max(mean, smallest - mean)
+    later = n_pairs[has_answer & (n_pairs > len(differences))]
+    return int(later[0]) - len(differences) if len(later) else None

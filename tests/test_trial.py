@@ -70,6 +70,7 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
     assert is_first == [True, False, True]  # in turns
 
     lost = own.pop()
+    folder = path.parent / "runs" / lost["run"]
     path.write_text(json.dumps(content))
     again, second_output = decide(capsys, change, "--most", 3, "--json", *words)
     _, continued = only_trial()
@@ -80,6 +81,7 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
     new = continued["runs"][change][-1]
     assert new["loss.valid"] == lost["loss.valid"]
     assert new["run"] != lost["run"]
+    assert not folder.exists()
 
 
 def test_a_harmful_change_is_called_worse(words, forked, capsys):

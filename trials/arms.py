@@ -26,7 +26,7 @@ TRIALS = ROOT / "logs" / "trials"
 CONFIG = ".yaml"
 COMMIT = "commit"  # a word of an arm, but not a key
 # the packages whose code decides the weights of a run and its losses
-CODE = ("configs", "data", "distributed", "model", "runs", "trained", "training")
+CODE = ("configs", "data", "distributed", "model", "training")
 PARSE = """
 import json, sys
 from configs.command_line.command import parse

@@ -53,6 +53,13 @@ class Trial:
     def all_runs(self) -> list[dict[str, Any]]:
         return [run for runs in self.runs.values() for run in runs]
 
+    def remove_interrupted(self) -> None:
+        """Remove the folders of runs without results."""
+        done = [run["run"] for run in self.all_runs]
+        for path in (self.folder / "runs").glob("*/*"):
+            if RunFolder(path).name not in done:
+                shutil.rmtree(path)
+
     def train_pair(self, pair: int, variants: Sequence[Arm]) -> None:
         """Train the missing runs of a pair. The base comes first in every other pair, because the
         speed of a machine drifts."""

@@ -93,3 +93,10 @@ def test_an_answer_is_expected_when_the_margin_is_narrow_enough():
     mean = abs(np.mean(differences))
     assert margins[further] < mean < margins[further - 1]
     assert expected_pairs([0.01, -0.011, 0.003], 1e-3, CRITICAL) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_equal_differences_are_certain_at_the_first_look():
+    assert expected_pairs([0.0, 0.0], SMALLEST, CRITICAL) == 1
+    assert interval([0.0] * 3, CRITICAL).answer(SMALLEST) == "no difference"
+    assert interval([0.02] * 3, CRITICAL).answer(SMALLEST) == "worse"
