@@ -1,0 +1,140 @@
+"""What a trial says: after each pair, and at its end."""
+
+import json
+import math
+import sys
+from argparse import Namespace
+from typing import Any
+
+from runs.errors import StoppedError
+from runs.sequential import (
+    ERROR,
+    FIRST_LOOK,
+    Interval,
+    critical_values,
+    expected_pairs,
+    interval,
+)
+from trials.arms import Arm
+from trials.trial import METRICS, MORE, Trial
+
+# the first one that a variant has counts
+EXIT_CODES = {"better": 0, None: 5, "no difference": 3, "worse": 4}
+SECONDS_TO_START = 20  # of a run
+
+
+class Report:
+    """Says and saves what is known of a trial."""
+
+    def __init__(self, options: Namespace, trial: Trial):
+        self.options = options
+        self.trial = trial
+        self.critical = critical_values(options.most, ERROR / len(trial.variants))
+        # of each variant, after each pair
+        self.known: dict[str, list[Interval]] = {}
+        self.n_digits = max(3, 1 - math.floor(math.log10(options.smallest)))
+
+    def say(self, line: str) -> None:
+        file = sys.stderr if self.options.json else sys.stdout
+        print(line, file=file, flush=True)
+
+    def begin(self) -> None:
+        """The time at most, and whether the trial continues."""
+        n_runs = self.options.most * len(self.trial.runs)
+        line = f"at most {self.options.most} pairs, {n_runs} runs"
+        seconds = self.trial.base.values["training.max_seconds"]
+        if seconds:
+            line += f", {minutes(n_runs * (seconds + SECONDS_TO_START))}"
+        n_done = len(self.trial.all_runs)
+        if n_done:
+            line += f"; {n_done} are done in {self.trial.folder}"
+        self.say(line)
+
+    def is_open(self, variant: Arm, n_pairs: int) -> bool:
+        """Say what is known of a variant after a pair; returns whether it needs more."""
+        differences = self.trial.differences(variant, self.options.by, n_pairs)
+        if not differences:
+            raise StoppedError(f"these runs have no {self.options.by}: leave --by out")
+        known = interval(differences, self.critical)
+        self.known.setdefault(variant.name, []).append(known)
+        answer = self.answer(known)
+        line = f"pair {n_pairs}: {variant.name}: {self.shown(known)}"
+        self.say(f"{line}; {answer or self.further(differences)}")
+        return answer is None
+
+    def answer(self, known: Interval) -> str | None:
+        return known.answer(self.options.smallest, self.options.by in MORE)
+
+    def further(self, differences: list[float]) -> str:
+        """How many pairs an answer still takes."""
+        took = sum(run["took"] for run in self.trial.all_runs) / len(differences)
+        if len(differences) < 2:
+            at_most = minutes(took * self.options.most)
+            return f"at least {FIRST_LOOK - 1} more; {at_most} for all"
+        expected = expected_pairs(differences, self.options.smallest, self.critical)
+        if expected is None:
+            return f"an answer within {self.options.most} pairs is not expected"
+        return f"about {expected} more, {minutes(took * expected)}"
+
+    def save(self) -> None:
+        """Write what the page /compare shows."""
+        options = vars(self.options)
+        shown = {key: options[key] for key in ("by", "equal", "smallest")}
+        self.trial.save(**shown, base=self.trial.base.name, intervals=self.known)
+
+    def end(self) -> int:
+        """Print one line per variant, or JSON; returns the exit code."""
+        results = [self.result(variant) for variant in self.trial.variants]
+        if self.options.json:
+            print(json.dumps(results), flush=True)
+        answers = [result["answer"] for result in results]
+        return next(EXIT_CODES[each] for each in EXIT_CODES if each in answers)
+
+    def result(self, variant: Arm) -> dict[str, Any]:
+        """Say the result about a variant; returns it for programs."""
+        known = self.known[variant.name][-1]
+        name = f"{variant.name}: " if len(self.known) > 1 else ""
+        beside = {}
+        for metric in METRICS:
+            differences = self.trial.differences(variant, metric, known.n_pairs)
+            if differences and metric != self.options.by:
+                other = interval(differences, self.critical)
+                beside[metric] = other._asdict()
+                self.say(f"{name}{metric}: {self.shown(other)} {METRICS[metric]}")
+        answer = self.answer(known)
+        line = self.line(known, answer)
+        self.say(f"{name}{line}")
+        about = {"variant": variant.name, "answer": answer, "line": line}
+        return about | known._asdict() | {"beside": beside}
+
+    def line(self, known: Interval, answer: str | None) -> str:
+        """The result in one line, with its conditions."""
+        by = self.options.by
+        equal = self.options.equal
+        of = METRICS[by] if by == "loss.valid" else f"{METRICS[by]} in {by}"
+        if answer in ("better", "worse"):
+            # the mean is between them
+            low, mean, high = (self.number(x) for x in sorted(map(abs, known[1:])))
+            text = f"{answer} by {mean} {of} ({low} to {high})"
+        elif answer:
+            smallest = self.options.smallest
+            text = f"{answer} as large as {smallest:g} {of}: {self.shown(known)}"
+        else:
+            text = f"no answer yet: {self.shown(known)} {of}"
+        budget = self.trial.base.values[f"training.max_{equal}"]
+        runs = f"{budget:g} s" if equal == "seconds" else f"{budget:,} {equal}"
+        return f"{text}, {known.n_pairs} pairs of {runs}, equal {equal}"
+
+    def shown(self, known: Interval) -> str:
+        """A difference with its interval."""
+        mean, low, high = (self.number(x, "+") for x in known[1:])
+        return mean if known.n_pairs < FIRST_LOOK else f"{mean} ({low} to {high})"
+
+    def number(self, value: float, sign: str = "") -> str:
+        n_digits = self.n_digits if abs(value) < 10 else 0
+        return f"{value:{sign},.{n_digits}f}"
+
+
+def minutes(seconds: float) -> str:
+    n = max(1, round(seconds / 60))
+    return f"about {n} minute{'s' * (n > 1)}"
