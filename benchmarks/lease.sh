@@ -18,12 +18,15 @@ missing() {
 collect() {
     rm -rf wheels
     mkdir wheels
-    platforms=()
+    platforms=(--platform manylinux1_x86_64 --platform manylinux2014_x86_64)
     for glibc in {17..39}; do
         platforms+=(--platform "manylinux_2_${glibc}_x86_64")
     done
-    missing "$1" | xargs .venv/bin/python -m pip download --quiet --no-deps --dest wheels \
-        --only-binary=:all: --python-version "${PYTHON_VERSION:-3.12}" "${platforms[@]}"
+    for package in $(missing "$1"); do
+        .venv/bin/python -m pip download --quiet --no-deps --dest wheels --only-binary=:all: \
+            --python-version "${PYTHON_VERSION:-3.12}" "${platforms[@]}" "$package" ||
+            .venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir wheels "$package"
+    done
     cp "${FOLIO_TINY_SHAKESPEARE:-data/cache/tiny_shakespeare.txt}" $text
     du -sh wheels
 }

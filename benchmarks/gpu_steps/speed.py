@@ -59,8 +59,11 @@ def packing_models(step: Step) -> AllValues:
 
 def compiling(step: Step) -> None:
     """Compile the models of later steps, which take the code from PyTorch's cache."""
-    small = annotated_models(step) | {GPU: step.values({})}
-    for models in (base_models(step), packing_models(step) | small):
+    groups = [base_models(step)]
+    if not step.is_dry:
+        small = annotated_models(step) | {GPU: step.values({})}
+        groups.append(packing_models(step) | small)
+    for models in groups:
         for candidate in candidates(step, models).values():
             candidate.pool.shutdown()
 
