@@ -6,6 +6,7 @@ folio-audit loader TARGET                  TARGET: a DataLoader, a Trainer, or a
                                            one
 folio-audit pipeline TARGET                TARGET: a module or file.py with make_model, make_batches
                                            and loss_and_logits (README.md), trained for two minutes
+folio-audit course                         learn the bugs: repair 20 maskers, one after the other
 
 `python -m auditing` is the same command, from the folder that holds `auditing`.
 
@@ -26,6 +27,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
+from auditing.course.course import add_course_options, take_course
 from auditing.errors import TargetError
 from auditing.findings import Verdict
 from auditing.masks.audit import audit_masks_of
@@ -48,8 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     try:
         options = parser().parse_args(arguments)
-        check_report_options(options)
-        return show(options.audit(options), options)
+        return options.execute(options)
     except (TargetError, ValueError) as error:
         say(str(error))
         return 2
@@ -68,7 +69,7 @@ def parser() -> Parser:
     formatter = argparse.RawDescriptionHelpFormatter
     whole = Parser(prog="folio-audit", description=__doc__, formatter_class=formatter)
     commands = whole.add_subparsers(
-        required=True, metavar="masks|loader|pipeline", parser_class=Parser
+        required=True, metavar="masks|loader|pipeline|course", parser_class=Parser
     )
     masks = commands.add_parser(
         "masks", help="audit a masking function or data collator"
@@ -82,7 +83,11 @@ def parser() -> Parser:
         "pipeline", help="train a whole pipeline on the play and audit it"
     )
     pipeline.set_defaults(audit=pipeline_audit)
+    course = commands.add_parser("course", help="hand out maskers to repair, and check")
+    course.set_defaults(execute=take_course)
+    add_course_options(course)
     for command in (masks, loader, pipeline):
+        command.set_defaults(execute=audited)
         add_common_options(command)
     for command in (masks, loader):
         add_mask_options(command)
@@ -187,6 +192,12 @@ def pipeline_audit(options: argparse.Namespace) -> Report:
     )
 
 
+def audited(options: argparse.Namespace) -> int:
+    """Audit a target, show the report, and return the exit code."""
+    check_report_options(options)
+    return show(options.audit(options), options)
+
+
 def check_report_options(options: argparse.Namespace) -> None:
     """Raises ValueError if the time limit or a file's folder makes no sense, before the target
     runs."""
@@ -229,11 +240,11 @@ def say(message: str) -> None:
     )
 
 
-def run() -> NoReturn:
+def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """The command `folio-audit`."""
     # so that the target's process ends too
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
-    sys.exit(main())
+    sys.exit(main(arguments))
 
 
 if __name__ == "__main__":

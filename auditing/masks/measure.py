@@ -91,10 +91,13 @@ class Measurement:
         return ""
 
 
-def measure(call: Call, options: MaskOptions) -> Measured:
-    """Measure a masker. Raises TargetError if it cannot be called, or does not mask."""
+def measure(call: Call, options: MaskOptions, wider: int = 0) -> Measured:
+    """Measure a masker. All but the short windows are `wider` tokens wider than usual.
+
+    Raises TargetError if it cannot be called, or does not mask.
+    """
     target = Measurement(call, options)
-    target.write("main", POOL, WIDTH)
+    target.write("main", POOL, WIDTH + wider)
     workers = []
     if options.workers:  # first: a masker's own generator is still unused
         workers = [target.in_workers(options.workers) for _ in range(2)]
@@ -108,6 +111,8 @@ def measure(call: Call, options: MaskOptions) -> Measured:
     for name, (n_windows, width, passes) in OTHERS.items():
         if name == "padded" and target.facts.tokens.padding is None:
             continue
+        if name != "short":
+            width += wider
         target.write(name, n_windows, width)
         rows = np.tile(np.arange(n_windows), passes).reshape(-1, OTHER_BATCH)
         # With the conventions that the main text showed.

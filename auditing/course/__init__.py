@@ -1,0 +1,1 @@
+"""Learning by mistakes: a learner repairs buggy maskers, and the audit judges the repairs."""

@@ -1,0 +1,31 @@
+"""Exercise 12: corruption and labels.
+
+`mask(x)` returns inputs and labels for the ids `x`, all int64 `[batch, seq_len]`:
+
+- It selects 15% of the characters, at random. Of these, 80% become MASK, 10% become
+  a random character, and 10% stay.
+- The label of a selected position is its id in `x`; all other labels are -100.
+- PAD, CLS and SEP are never selected.
+- Positions that were not selected keep their id.
+"""
+
+import torch
+
+N_CHARACTERS = 65  # ids 0 to 64 are characters
+PAD = 65
+MASK = 66
+CLS = 67
+SEP = 68
+
+
+def mask(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    is_character = x < N_CHARACTERS
+    selected = (torch.rand(x.shape) < 0.15) & is_character
+    kind = torch.rand(x.shape)
+    is_masked = selected & (kind < 0.8)
+    is_random = is_character & (kind >= 0.8) & (kind < 0.9)
+
+    inputs = torch.where(is_masked, MASK, x)
+    random_ids = torch.randint(N_CHARACTERS, x.shape)
+    inputs = torch.where(is_random, random_ids, inputs)
+    return inputs, torch.where(selected, x, -100)

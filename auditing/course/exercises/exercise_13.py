@@ -1,0 +1,32 @@
+"""Exercise 13: the vocabulary.
+
+`mask(x)` returns inputs and labels for the ids `x`, all int64 `[batch, seq_len]`:
+
+- It selects 15% of the characters, at random. Of these, 80% become MASK, 10% become
+  a random character, and 10% stay.
+- The label of a selected position is its id in `x`; all other labels are -100.
+- PAD, CLS and SEP are never selected.
+- All characters are equally likely as random ones.
+"""
+
+import torch
+
+N_CHARACTERS = 65  # ids 0 to 64 are characters
+PAD = 65
+MASK = 66
+CLS = 67
+SEP = 68
+N_TOKENS = 69
+
+
+def mask(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    selected = (torch.rand(x.shape) < 0.15) & (x < N_CHARACTERS)
+    labels = torch.where(selected, x, -100)
+    kind = torch.rand(x.shape)
+    is_random = selected & (kind >= 0.8) & (kind < 0.9)
+    random_ids = torch.randint(N_TOKENS, x.shape)
+
+    inputs = x.clone()
+    inputs[selected & (kind < 0.8)] = MASK
+    inputs[is_random] = random_ids[is_random]
+    return inputs, labels
