@@ -81,22 +81,15 @@ class Inspected(Model):
         seconds_per_call(update, 2)  # warms up
         return seconds_per_call(update, 10) / seconds_per_call(self.take, 10)
 
-    def longest_operations(self) -> str:
-        """The operations that take longest, with their shares of the device's time."""
+    def print_profile(self) -> None:
+        """Print the operations that take longest, into the log of the step."""
         with torch.profiler.profile() as profiler:
             for _ in range(PROFILED_STEPS):
                 self.take()
-
-        times = {}
-        for event in profiler.key_averages():
-            is_here = event.device_type.name == self.device.type.upper()
-            if is_here and not event.is_user_annotation:
-                time = event.self_device_time_total or event.self_cpu_time_total
-                times[event.key] = time
-
-        total = sum(times.values())
-        longest = sorted(times, key=times.__getitem__, reverse=True)[:8]
-        return "; ".join(f"{times[key] / total:.0%} {key[:60]}" for key in longest)
+        device = "cpu" if self.device.type == "cpu" else "device"
+        order = f"self_{device}_time_total"
+        events = profiler.key_averages()
+        print(events.table(order, row_limit=12, max_name_column_width=60), flush=True)
 
     @torch.no_grad()
     def difference_alone(self) -> float:

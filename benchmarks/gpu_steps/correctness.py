@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu_steps.step import GPU, GPU_BASE, Step
-from configs.acceleration import compiled_objective, cuda_graphs
 from configs.callbacks import callbacks_of
 from configs.experiment import Configs, configs_of
 from data.batch import Batch
@@ -18,9 +17,7 @@ from runs.files import ROOT
 from runs.run_folder import RunFolder
 from training.callbacks.callback import Callback
 from training.checkpoint import load_weights
-from training.cuda_graph import EAGER_STEPS
 from training.loop import Trainer
-from training.optimizers import set_learning_rate
 from training.resume import begin, resume
 from training.schedule import Stage
 
@@ -29,14 +26,7 @@ EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout":
 
 
 def environment(step: Step) -> None:
-    """The card, the compiler, the texts, and the counting loss, which later steps take from the
-    cache."""
-    if step.device.type == "cuda":
-        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
-        result = subprocess.run(
-            [*query, "--format=csv,noheader"], capture_output=True, text=True
-        )
-        step.add("GPU", result.stdout.strip())
+    """The compiler, the texts, and the counting loss, which later steps take from the cache."""
     ones = torch.ones(8, device=step.device)
     step.add("compiler", "works", torch.compile(torch.neg)(ones).sum().item() == -8)
     base = configs_of(step.values({}, GPU_BASE)).data
@@ -58,58 +48,18 @@ def tests(step: Step) -> None:
     step.add(" ".join(files), last, result.returncode == 0)
 
 
-def add_difference(
-    step: Step, what: str, one: torch.Tensor, other: torch.Tensor, limit: float
-) -> None:
-    """Write the norm of the difference between two tensors, relative to that of the first."""
-    difference = float((one - other).norm() / one.norm())
-    step.add(f"{what} differ by", f"{difference:.1e}", difference < limit)
-
-
 def gradients(configs: Configs, batch: Batch) -> Tensors:
-    """The loss and the gradients of a batch, by name, always with the same dropout."""
-    torch.manual_seed(0)
+    """The loss of a batch, and all gradients as one vector, on the CPU."""
     objective = configs.update.objective
     counts = objective.counts([batch])
     outcome = configs.update.forward_backward(batch, counts)
-    named = {"loss": objective.normalized(outcome.sums, counts)}
-
-    for name, parameter in configs.network.named_parameters():
+    loss = objective.normalized(outcome.sums, counts)
+    parts = []
+    for parameter in configs.network.parameters():
         if parameter.grad is not None:
-            named[name] = parameter.grad.to_dense()
-
+            parts.append(parameter.grad.to_dense().flatten())
     configs.network.zero_grad()
-    return named
-
-
-def graph(step: Step) -> None:
-    """As many replayed steps as eager ones from the same weights, through all stages."""
-    eager = configs_of(step.values({"training.cuda_graph": False}))
-    replayed = configs_of(step.values({"training.cuda_graph": True}))
-    lines: list[str] = []
-    for configs in (eager, replayed):
-        if compiled := compiled_objective(configs):
-            configs.update.objective = compiled  # type: ignore[bad-assignment]
-    graphs = cuda_graphs(replayed)
-    if graphs:
-        graphs.report = lines.append
-        replayed.step.run_update = graphs
-    stages = eager.training.all_stages
-    n_steps = 2 + EAGER_STEPS if step.is_dry else 200 // len(stages)
-
-    for stage in stages:
-        for i in range(n_steps):
-            losses = []
-            for configs in (eager, replayed):
-                torch.manual_seed(1_000 * stage.seq_len + i)
-                set_learning_rate(configs.update.optimizers, 0.5 + 0.5 / (1 + i))
-                losses.append(configs.step(stage)["loss"])
-        one, other = losses
-        what = f"windows of {stage.seq_len}: last losses"
-        add_difference(step, what, one, other, 1e-2)
-
-    recorded = "all" if graphs else "none without CUDA"
-    step.add("recorded", lines or recorded, not lines)
+    return {"loss": loss.double().cpu(), "gradients": torch.cat(parts).double().cpu()}
 
 
 def agreement(step: Step) -> None:
@@ -120,26 +70,20 @@ def agreement(step: Step) -> None:
         own = EXACT | keys | {"device": "cpu", "training.precision": "float32"}
         here = configs_of(step.values(own, preset))
         stage = here.training.all_stages[0]
-        for _ in range(4):
+        for _ in range(4):  # or outputs that start at zero would hide differences
             here.step(stage)
         batch = here.step.draw(stage)[0]
-        expected = as_vectors(gradients(here, batch))
+        expected = gradients(here, batch)
 
         for precision, limit in (("bfloat16", in_bfloat16), ("float32", 1e-5)):
             own = EXACT | keys | {"training.precision": precision}
             there = configs_of(step.values(own, preset))
             there.network.load_state_dict(here.network.state_dict())
-            found = as_vectors(gradients(there, batch.to(step.device)))
+            found = gradients(there, batch.to(step.device))
             for name, vector in expected.items():
-                what = f"{preset}, {precision}: {name}"
-                add_difference(step, what, vector, found[name], limit)
-
-
-def as_vectors(named: Tensors) -> Tensors:
-    """The loss, and all gradients as one vector, on the CPU."""
-    loss = named.pop("loss")
-    flat = torch.cat([each.flatten() for each in named.values()])
-    return {"loss": loss.double().cpu(), "gradients": flat.double().cpu()}
+                difference = float((found[name] - vector).norm() / vector.norm())
+                what = f"{preset}, {precision}: {name} differ by"
+                step.add(what, f"{difference:.1e}", difference < limit)
 
 
 class StopAt(Callback):

@@ -22,7 +22,6 @@ STEPS = {
     "environment": Entry(correctness.environment, 10, 60),
     "compile": Entry(speed.compiling, 20, 240, is_alone=False),
     "tests": Entry(correctness.tests, 20, 180, is_alone=False),
-    "graph": Entry(correctness.graph, 20, 180, is_alone=False),
     "agreement": Entry(correctness.agreement, 20, 180, is_alone=False),
     "loop": Entry(training.loop, 20, 180, is_alone=False),
     "resume": Entry(correctness.resumed, 20, 180, is_alone=False),

@@ -83,7 +83,7 @@ def base(step: Step) -> None:
         add_ratio(step, speeds, "gpu-base", "AdamW", peer)
     memory = max(muon.ask("peak_memory"), adamw.ask("peak_memory"))
     step.mark("gpu-base: GB of memory at the peak", memory)
-    step.add("longest operations", adamw.ask("longest_operations"))
+    adamw.ask("print_profile")
     step.add("Muon's share of a step", f"{muon.ask('share_of_muon'):.0%}")
 
 
@@ -93,8 +93,7 @@ def annotated(step: Step) -> None:
     speeds = measured(step, models)
     for name in ("Muon", "AdamW"):
         add_ratio(step, speeds, "annotated shape", name, "ModernBERT")
-    adamw = models["annotated shape, AdamW"]
-    step.add("longest operations", adamw.ask("longest_operations"))
+    models["annotated shape, AdamW"].ask("print_profile")
 
 
 def packing(step: Step) -> None:
@@ -108,14 +107,16 @@ def packing(step: Step) -> None:
 
 
 def candidates(step: Step, all_values: AllValues) -> dict[str, Candidate]:
-    """Models that have been built side by side; one that fails is left out."""
+    """Models that have been built side by side; one that fails is left out. A step fails if one
+    trains without compiled code or without CUDA graphs."""
     started = {name: Candidate(values) for name, values in all_values.items()}
     for name, candidate in list(started.items()):
         if error := candidate.report.exception():
             step.add(name, f"not measured: {first_line(error)}")
             del started[name]
         else:
-            step.add(f"{name}: compiled", candidate.report.result())
+            report = candidate.report.result()
+            step.add(f"{name}: compiled", report, "training without" not in report)
     return started
 
 

@@ -88,13 +88,10 @@ class Step:
         """All keys of a preset, with a step's own on top."""
         return resolve(read_config(PRESETS / f"{preset}.yaml"), self.keys(preset, own))
 
-    def words(self, own: dict[str, Any], preset: str = GPU) -> list[str]:
-        """A training as words of a command line."""
+    def train(self, own: dict[str, Any], preset: str = GPU) -> RunFolder:
+        """Train with a preset in a process of its own."""
         keys = self.keys(preset, {"name": "gpu", "logs": str(RUNS), **own})
         if self.is_dry:
             keys |= SHORT
-        return ["--preset", preset, *key_words(keys)]
-
-    def train(self, own: dict[str, Any], preset: str = GPU) -> RunFolder:
-        run, _ = train(self.words(own, preset))
+        run, _ = train(["--preset", preset, *key_words(keys)])
         return run

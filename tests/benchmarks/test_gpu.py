@@ -32,7 +32,7 @@ def taken(tmp_path):
     return take
 
 
-@pytest.mark.parametrize("name", ["graph", "agreement", "resume", "packing"])
+@pytest.mark.parametrize("name", ["agreement", "resume", "packing"])
 def test_a_step_passes_on_a_cpu(taken, name):
     step = taken(name)
     assert step.passed, step.rows
@@ -45,7 +45,7 @@ def test_a_gradient_that_differs_fails_its_step(taken, monkeypatch):
     def planted(*args):
         factors.append(10.0 * len(factors))
         gradients = original(*args)
-        return gradients | {"decoder_bias": gradients["decoder_bias"] * factors[-1]}
+        return gradients | {"gradients": gradients["gradients"] * factors[-1]}
 
     monkeypatch.setattr(correctness, "gradients", planted)
     step = taken("agreement")
@@ -63,7 +63,7 @@ def run_step(tmp_path, monkeypatch):
         script = f"#!/bin/bash\n{program}\n"
         (tmp_path / "step").write_text(script)
         (tmp_path / "step").chmod(0o755)
-        step = StepProcess("graph", tmp_path, seconds, is_dry)
+        step = StepProcess("tests", tmp_path, seconds, is_dry)
         while not step.is_over():
             time.sleep(0.01)
         return step, step.result()
@@ -82,7 +82,7 @@ def test_a_step_that_hangs_is_ended_with_its_children(run_step, tmp_path):
     assert result["rows"] == [["ended", "after 1 s"]]
     assert not result["passed"]
     assert has_ended  # nobody can write into the pipe
-    assert json.loads((tmp_path / "graph.json").read_text()) == result
+    assert json.loads((tmp_path / "tests.json").read_text()) == result
 
 
 def test_a_dry_run_limits_processor_time_instead(run_step, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_step_that_fails_tells_the_last_line_of_its_output(run_step):
 
 
 class Taken:
-    """A step that ends at once; fails `graph` the first time."""
+    """A step that ends at once; fails `tests` the first time."""
 
     names: list[str] = []
 
@@ -130,7 +130,7 @@ class Taken:
         pass
 
     def result(self):
-        passed = self.name != "graph" or self.names.count("graph") > 1
+        passed = self.name != "tests" or self.names.count("tests") > 1
         figures = {"packed documents: speed relative to full windows": 0.95}
         result = {"passed": passed, "rows": [["x", "1"]], "seconds": 2.0}
         result["figures"] = figures if self.name == "packing" else {}
@@ -167,10 +167,10 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     command, tmp_path
 ):
     assert command() == (1, list(STEPS))
-    row = {"": "graph", "result": "failed, 2 s"}
+    row = {"": "tests", "result": "failed, 2 s"}
     assert row in report(tmp_path)["table"]
-    assert command() == (0, ["graph"])
-    assert command(only="tests") == (0, ["tests"])
+    assert command() == (0, ["tests"])
+    assert command(only="base") == (0, ["base"])
 
     for dry_run in (True, False):  # a dry run does not count
         _, steps = command(dry_run=dry_run)
@@ -196,11 +196,11 @@ def test_the_report_names_the_card_and_judges_each_mark(command, tmp_path, capsy
 def test_steps_without_time_left_are_skipped_and_named(command, tmp_path, capsys):
     late = ["seed0", "seed1", "long"]
     code, steps = command(minutes=3.0)
-    assert code == 1  # of `graph`
+    assert code == 1  # of `tests`
     assert steps == [name for name in STEPS if name not in late]
     assert "seed0: skipped, " in capsys.readouterr().out
     assert {"": "seed0", "result": "skipped"} in report(tmp_path)["table"]
-    assert command(minutes=40.0) == (0, ["graph", *late])
+    assert command(minutes=40.0) == (0, ["tests", *late])
 
 
 @pytest.mark.parametrize(
