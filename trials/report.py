@@ -67,7 +67,8 @@ class Report:
 
     def further(self, differences: list[float]) -> str:
         """How many pairs an answer still takes."""
-        took = sum(run["took"] for run in self.trial.all_runs) / len(differences)
+        runs = self.trial.all_runs
+        took = sum(run["took"] for run in runs) / len(runs) * len(self.trial.runs)
         if len(differences) < 2:
             at_most = minutes(took * self.options.most)
             return f"at least {FIRST_LOOK - 1} more; {at_most} for all"
@@ -100,7 +101,7 @@ class Report:
             if differences and metric != self.options.by:
                 other = interval(differences, self.critical)
                 beside[metric] = other._asdict()
-                self.say(f"{name}{metric}: {self.shown(other)} {METRICS[metric]}")
+                self.say(f"{name}{metric}: {self.shown(other)}")
         answer = self.answer(known)
         line = self.line(known, answer)
         self.say(f"{name}{line}")
