@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 STEPS = {
-    "environment": Entry(correctness.environment, 10, 60),
+    "environment": Entry(correctness.environment, 10, 120),
     "compile": Entry(speed.compiling, 20, 240, is_alone=False),
     "tests": Entry(correctness.tests, 20, 180, is_alone=False),
     "agreement": Entry(correctness.agreement, 20, 180, is_alone=False),

@@ -135,8 +135,10 @@ def measured(
 def add_ratio(
     step: Step, speeds: dict[str, float], shape: str, name: str, peer: str
 ) -> None:
-    ratio = speeds[f"{shape}, {name}"] / speeds[f"{shape}, {peer}"]
-    step.mark(f"{shape}, {name}: speed relative to {peer}", ratio)
+    """Mark the speed of a model relative to that of a peer, if that was measured."""
+    if peers_speed := speeds.get(f"{shape}, {peer}"):
+        ratio = speeds[f"{shape}, {name}"] / peers_speed
+        step.mark(f"{shape}, {name}: speed relative to {peer}", ratio)
 
 
 def product(step: Step) -> Callable[[], Measures]:
