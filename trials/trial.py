@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Trial:
 
     @property
     def all_runs(self) -> list[dict[str, Any]]:
-        return [run for runs in self.runs.values() for run in runs]
+        return list(chain(*self.runs.values()))
 
     def remove_interrupted(self) -> None:
         """Remove the folders of runs without results."""
