@@ -10,6 +10,8 @@ python evaluate.py RUN [RUN ...] --pairs FILE [FILE ...]
                                                       CSV, TSV or JSON lines file
 python evaluate.py RUN [RUN ...] --tasks --over-time  these tasks at each checkpoint that
                                                       checkpoint.keep_at kept
+python evaluate.py RUN [RUN ...] --credit             runs on the play: which visible characters a
+                                                      model believes to matter, and which do
 """
 
 import math
@@ -31,6 +33,7 @@ from runs.files import write_json
 from runs.find import find_run
 from runs.run_folder import RunFolder
 from runs.schema import is_number, read_object
+from trained.credit_over_time import print_credit
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.minimal_pairs import measure_pairs, read_pairs
@@ -57,6 +60,10 @@ def main(arguments: list[str]) -> int:
     tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--tasks", action="store_true", help=tasks)
+    influence = (
+        "print how well the influence of visible characters agrees with the exact one"
+    )
+    only.add_argument("--credit", action="store_true", help=influence)
     over_time = "learn these tasks at each kept checkpoint too, and draw the scores against the tokens"
     parser.add_argument("--over-time", action="store_true", help=over_time)
 
@@ -85,6 +92,10 @@ def measure_runs(options: Namespace) -> None:
     if options.tasks:
         for run in runs:
             show_tasks(run, options.over_time)
+        return
+
+    if options.credit:
+        print_credit(runs)
         return
 
     n_threads = torch.get_num_threads()

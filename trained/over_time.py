@@ -8,10 +8,10 @@ from configs.keys import ConfigError
 from runs.files import write_json
 from runs.run_folder import RunFolder
 from trained.comparison import compare
+from trained.kept import checkpoints_of, trained_tokens
 from trained.load import load
 from trained.named_tasks import tasks_named
 from trained.task_results import print_scores, read_results, results_of
-from training.checkpoint import load_checkpoint
 
 
 def tasks_over_time(run: RunFolder) -> None:
@@ -21,7 +21,7 @@ def tasks_over_time(run: RunFolder) -> None:
     ConfigError if the run has learned no task or kept no checkpoint.
     """
     results_of(run.results)  # refuse a run without tasks
-    history = [RunFolder(run.path, name) for name in run.kept()]
+    *history, _ = checkpoints_of(run)
     if not history:
         raise ConfigError(
             f"{run.path} kept no checkpoint: checkpoint.keep_at keeps them"
@@ -53,10 +53,3 @@ def learn(run: RunFolder, path: Path, key: str, results: dict[str, Any]) -> None
         task = replace(task, balanced=key.startswith("balanced "))
         learned, _ = compare(trained, task, results["labelled"], results["draws"])
         write_json(path, known | {key: learned | {"source": source}}, indent=1)
-
-
-def trained_tokens(run: RunFolder) -> int:
-    """The tokens that a checkpoint was trained on."""
-    state = load_checkpoint(run.weights_path).state
-    at_step = {row["step"]: row["chars"] for row in run.metrics()}
-    return state.get("chars") or at_step[state["step"]]
