@@ -35,7 +35,7 @@ def print_credit(runs: Sequence[RunFolder]) -> None:
         for each in checkpoints_of(run):
             model = load(each, best_device()).model
             row = {"chars": trained_tokens(each)}
-            row |= credit(model, targets, best_device())
+            row |= credit(model, targets)
             rows.append(row)
             overlap = with_error(f"{row['overlap']:.3f}", row["overlap_stderr"])
             wasted = with_error(f"{row['wasted']:.3f}", row["wasted_stderr"])

@@ -8,7 +8,6 @@ from writing.credit import Targets, credit, influence
 from writing.truth import TruePosterior
 
 VOCABULARY = Vocabulary("abc")
-CPU = torch.device("cpu")
 
 
 def targets(seed):
@@ -42,7 +41,7 @@ def test_the_influence_of_the_posterior_equals_enumeration(seed):
 
 def test_the_truth_gives_all_credit_where_it_is_due():
     _, truth, given = targets(0)
-    result = credit(truth, given, CPU)
+    result = credit(truth, given)
 
     assert result["overlap"] == pytest.approx(1)
     assert result["wasted"] == pytest.approx(0, abs=1e-2)
@@ -64,7 +63,7 @@ def test_credit_for_a_character_that_does_not_matter_is_wasted():
     shown[:, 1] = VOCABULARY.mask_token
     matters = torch.tensor([[0.5, 0.0, 0.5, 0.0]], dtype=torch.float64)
     given = Targets(shown, torch.tensor([1]), matters, VOCABULARY.mask_token)
-    result = credit(model_of(copies_the_last), given, CPU)
+    result = credit(model_of(copies_the_last), given)
 
     assert result["overlap"] == 0
     assert result["wasted"] == pytest.approx(1)
@@ -76,6 +75,6 @@ def test_credit_for_a_character_that_does_not_matter_is_wasted():
 def test_a_model_that_sees_nothing_has_no_influence():
     _, _, given = targets(1)
     flat = model_of(lambda _, positions: torch.zeros(len(positions), 5))
-    result = credit(flat, given, CPU)
+    result = credit(flat, given)
 
     assert result["overlap"] == result["wasted"] == 0
