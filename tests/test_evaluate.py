@@ -104,6 +104,31 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(
     assert strict_json(runs[2].path / "evaluation.json") == results
 
 
+def test_credit_is_measured_at_each_kept_checkpoint_of_a_run_on_the_play(
+    tmp_path, evaluated, monkeypatch
+):
+    monkeypatch.setattr("writing.credit.N_WINDOWS", 16)
+    keys = {"data__corpus": "play", "training__max_steps": 2}
+    run = train_in(
+        tmp_path / "logs" / "mlm" / "play", checkpoint__keep_at=["1 steps"], **keys
+    ).run
+    output = evaluated("last", "--credit")
+
+    rows = strict_json(run.path / "credit.json")
+    assert rows[1]["chars"] == run.metrics()[-1]["chars"]
+    assert rows[0]["chars"] < rows[1]["chars"]
+    for row in rows:
+        assert f"{row['chars']:,}   {row['overlap']:.3f}" in output
+        exact = sum(each["exact"] for each in row["by_distance"].values())
+        assert exact == pytest.approx(1)
+
+
+def test_credit_needs_the_play(runs, refusal):
+    assert "--credit needs a run on the characters of the play" in refusal(
+        main, runs[0].path, "--credit"
+    )
+
+
 def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
     """The interval is over windows: seeds alone may differ by more than it says."""
     config = yaml.safe_load(runs[0].config_path.read_text())

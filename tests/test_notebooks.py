@@ -20,6 +20,8 @@ def parameters(tmp_path_factory, text_file):
         each.run.save_status("completed")
     runs = [str(each.run.path) for each in trained]
     words = ["--config", config_file(folder, keys)]
+    (folder / "play").mkdir()
+    play = ["--config", config_file(folder / "play", {"training__max_steps": 2})]
     return {
         "1_look_at_a_run": f"RUNS = {runs}",
         "2_look_at_masks": f'CORPUS, MASKING_PROB = "{text_file}", 0.15',
@@ -33,6 +35,14 @@ data.corpus.play, writing.judge.OWN_TEXTS = functools.partial(data.play.grammar.
 SNAPSHOTS, RATES = [2, 4], {{"one rate": 0.15, "two rates": [0.25, 0.75]}}
 SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS, TEXTS = 32, 8, [2, 3], [0.0, 0.8], 2
 MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model.")}}
+""",
+        "6_what_matters": f"""
+import sys
+sys.path.insert(0, "{ROOT}")
+import writing.credit
+writing.credit.N_WINDOWS = 16
+RATES, LENGTHS, KEEP, WINDOW = [0.4, 0.25, 0.15], {{"warmup": [16, 32, 64]}}, ["1 steps"], 0
+COMMON = {play}
 """,
     }
 
