@@ -34,6 +34,7 @@ class Vocabulary:
 
     tokens = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
     is_characters = True  # whether each ordinary token is a character
+    has_spaces_in_words = False  # whether tokens such as " the" exist
     # [n_tokens] float64, mean number of characters that begin in each token; None: always one
     lengths: torch.Tensor | None = None
 

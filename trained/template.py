@@ -118,6 +118,7 @@ class Template:
         are computed on demand, in quadratic time.
         """
         vocabulary = self.vocabulary
+        # otherwise each word has one, also at the beginning of a line
         has_spaces = vocabulary.is_characters or len(vocabulary.encode(" ")) > 0
         text = ""
         offsets: list[Iterator[int]] = []
@@ -128,10 +129,11 @@ class Template:
             tokens = ids[place]
             filled = vocabulary.decode(tokens)
             # the token of a word stands for the space before it too
-            n_left_out = 0
-            is_after_space = not text or text[-1].isspace()
-            if not has_spaces and filled[:1].isspace() and is_after_space:
-                n_left_out = 1
+            is_after_space = text.endswith(" ")
+            if not has_spaces:
+                is_after_space = not text or text[-1].isspace()
+            takes_space = vocabulary.has_spaces_in_words and filled.startswith(" ")
+            n_left_out = int(takes_space and is_after_space)
             offsets.append(self._offsets(tokens, len(text) - n_left_out))
             text += filled[n_left_out:]
 
@@ -159,15 +161,19 @@ def read_template(
     symbols = notation.symbols(text)
     if unknown and vocabulary.is_characters:
         symbols = _with_unknown(symbols, notation, set(vocabulary.characters))
-    parts = []
+    groups = []
     for is_blank, group in groupby(symbols, lambda symbol: symbol[1]):
-        texts = [each for each, _ in group]
+        groups.append((is_blank, [each for each, _ in group]))
+    parts = []
+    for number, (is_blank, texts) in enumerate(groups, start=1):
         plain = "".join(texts)
         if is_blank:
             parts.append(blanks_of(len(texts), vocabulary))
         elif plain:
-            ids = ids_of(notation.read(plain), vocabulary)
-            parts.append(Part(plain, ids, False))
+            read = notation.read(plain)
+            if number < len(groups) and vocabulary.has_spaces_in_words:
+                read = read.removesuffix(" ")  # of the word in the blank after it
+            parts.append(Part(plain, ids_of(read, vocabulary), False))
 
     n_blanks = sum(len(part.ids) for part in parts if part.is_blank)
     if n_blanks > most_blanks:

@@ -28,6 +28,9 @@ class PiecesOfUtf8(Vocabulary):
 
         begins += [0] * len(self.special_tokens)
         self.lengths = torch.tensor(begins, dtype=torch.float64)
+        self.has_spaces_in_words = any(
+            surface.startswith(b" ") and surface.strip() for surface in self.surfaces
+        )
         # [n_tokens] in UTF-8
         self._contents = self.surfaces + [
             token.encode() for token in self.shown_special
