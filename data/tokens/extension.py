@@ -14,7 +14,9 @@ from data.tokens.subwords import PIECE, ids_of, library, pieces_of, unknown_of
 
 FIRST = 0x10000  # as which character the BPE sees piece 0; none of these is a space
 MOST = 20_000_000  # characters of a text that are read
-PREFERENCE = 0.01  # of a new piece to its parts, in log-probability
+PREFERENCE = (
+    0.01  # of the last new piece to its parts, in log-probability; twice for the first
+)
 
 
 class Extended(NamedTuple):
@@ -34,12 +36,15 @@ def extended(content: Mapping[str, Any], text: str, n: int, n_rows: int) -> Exte
     name_of = {chr(FIRST + i): token for token, i in ids.items()}
     pieces = {token: [i] for token, i in ids.items()}
     unknown = ids.get(unknown_of(content["model"]) or "")
-    for first, second in merges(words_of(tokenizer, text[:MOST], unknown), n):
+    found = merges(words_of(tokenizer, text[:MOST], unknown), n)
+    for number, (first, second) in enumerate(found):
         parts = [name_of[first], name_of[second]]
         name = parts[0] + parts[1].removeprefix(prefix)
         name_of[first + second] = name
         if name not in pieces:
-            add(model, name, parts, n_rows + len(pieces) - len(ids))
+            # no two equal ones, so that segmentations of a word do not tie
+            preference = PREFERENCE * (2 - number / n)
+            add(model, name, parts, n_rows + len(pieces) - len(ids), preference)
             pieces[name] = pieces[parts[0]] + pieces[parts[1]]
     new = {token: pieces[token] for token in list(pieces)[len(ids) :]}
     return Extended({**content, "model": model}, new)
@@ -80,12 +85,14 @@ def fill(vocab: Any, ids: Mapping[str, int], n_rows: int) -> None:
         vocab.append([names.get(i, f"[row {i}]"), least])
 
 
-def add(model: dict[str, Any], name: str, parts: list[str], i: int) -> None:
+def add(
+    model: dict[str, Any], name: str, parts: list[str], i: int, preference: float
+) -> None:
     """Add a token with the id `i`, which its parts make, to the model of a tokenizer.json."""
     vocab = model["vocab"]
     if isinstance(vocab, list):
         scores = dict(vocab)
-        vocab.append([name, scores[parts[0]] + scores[parts[1]] + PREFERENCE])
+        vocab.append([name, scores[parts[0]] + scores[parts[1]] + preference])
         return
     vocab[name] = i
     if "merges" in model:
