@@ -36,7 +36,7 @@ from runs.schema import is_number, read_object
 from trained.credit_over_time import print_credit
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
-from trained.minimal_pairs import measure_pairs, read_pairs
+from trained.minimal_pairs import measure_pairs, read_files
 from trained.tables import Measured, Results, print_side_by_side, print_tables
 from trained.task_results import print_tasks
 from training.callbacks.per_character import per_character
@@ -100,7 +100,7 @@ def measure_runs(options: Namespace) -> None:
 
     n_threads = torch.get_num_threads()
     if options.pairs:
-        files = [(path, read_pairs(path)) for path in options.pairs]
+        files = read_files(options.pairs)
         for run in runs:
             trained = load(run)
             choose_threads(trained, n_threads)

@@ -1,7 +1,7 @@
 """Minimal pairs: of two texts, a run should find the first one more probable (BLiMP, Warstadt et al.
 2020)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,16 @@ def read_pairs(path: Path) -> Pairs:
     return pairs
 
 
+def read_files(paths: Sequence[Path]) -> dict[str, Pairs]:
+    """The pairs of each file by its name. Raises CorpusError."""
+    files: dict[str, Pairs] = {}
+    for path in paths:
+        if path.name in files:
+            raise CorpusError(f"--pairs: two files are called {path.name}: rename one")
+        files[path.name] = read_pairs(path)
+    return files
+
+
 def accuracy(trained: Trained, pairs: Pairs, within_words: bool) -> dict[str, Any]:
     """The share of the pairs whose first text has the higher pseudo-log-likelihood, with its 95%
     interval. Equal scores are wrong."""
@@ -65,7 +75,7 @@ def summary(n_right: int, n_pairs: int, n_ties: int) -> dict[str, Any]:
 
 
 def measure_pairs(
-    trained: Trained, files: Sequence[tuple[Path, Pairs]], within_words: bool
+    trained: Trained, files: Mapping[str, Pairs], within_words: bool
 ) -> None:
     """Print the accuracy of a run on each file and on all pairs, and add them to `pairs.json` in
     its folder."""
@@ -75,9 +85,9 @@ def measure_pairs(
     print(f"\n{trained.run.name}")
     print(f"  {rule:32}  pairs  accuracy  95% interval     ties")
     results: dict[str, Any] = {}
-    for file, pairs in files:
-        results[file.name] = accuracy(trained, pairs, within_words)
-        print_row(file.name, results[file.name])
+    for name, pairs in files.items():
+        results[name] = accuracy(trained, pairs, within_words)
+        print_row(name, results[name])
     if len(results) > 1:
         counts = [
             sum(each[name] for each in results.values())

@@ -122,6 +122,10 @@ def test_pairs_are_counted_per_file_with_intervals_and_ties(
     assert "has no pairs" in refusal(evaluate.main, run, "--pairs", str(empty))
     assert "has no pairs" in refusal(evaluate.main, run, "--pairs", str(one))
     assert "row 1 of" in refusal(evaluate.main, run, "--pairs", str(half))
+    (tmp_path / "other").mkdir()
+    same = written(tmp_path / "other" / "table.tsv", table.read_text())
+    line = refusal(evaluate.main, run, "--pairs", str(table), str(same))
+    assert "two files are called table.tsv" in line
     assert "needs --pairs" in refusal(evaluate.main, run, "--within-words")
 
 
