@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.branch import is_reference
-from configs.hugging_face import ARCHITECTURE
+from configs.hugging_face import ARCHITECTURE, kept_keys
 from configs.keys import ConfigError, did_you_mean
 from data.tokens import BPE, BYTES, CHARACTERS, CUSTOM, HUB_NAME
 from runs.files import write_atomically
@@ -106,6 +106,7 @@ def inherited(run: RunFolder, overridden: dict[str, Any]) -> dict[str, Any]:
         return {}  # its config has the reference
     if kind == BYTES or "tokenizer" in vocabulary:
         own = BYTES if kind == BYTES else str(run.vocabulary_path.resolve())
+        own = kept_keys(run).get("data.tokens", own)
         return {"data.tokens": tokens or own}
     if tokens not in (None, CHARACTERS):
         raise ConfigError(
