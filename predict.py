@@ -143,7 +143,7 @@ def answer_by_vectors(options: Namespace) -> int:
     notation = Notation(raw=options.raw, in_lines=bool(are_lines))
     with items_of(options) as batches:
         trained = load_classifier(run.path) if is_classifier(run.path) else load(run)
-        vectors.cut_after(trained, options.layer)
+        vectors.cut_after(trained.encoder, options.layer)
         items = read_all(batches, notation)
     answer_items = print_nearest if options.search else save_vectors
     notes = answer_items(trained, items, options)

@@ -44,10 +44,13 @@ def check_options(run: RunFolder, pooling: str | None, layer: int | None) -> Non
         )
 
 
-def cut_after(trained: Trained, layer: int | None) -> None:
-    """Make the encoder end after a layer."""
-    if layer is not None:
-        del trained.encoder.layers[layer:]
+def cut_after(encoder: Any, layer: int | None) -> None:
+    """Make an encoder end after a layer."""
+    if layer is None:
+        return
+    del encoder.layers[layer:]
+    if hasattr(encoder, "base"):
+        encoder.base.config.num_hidden_layers = layer  # ALBERT repeats one layer
 
 
 @torch.inference_mode()
