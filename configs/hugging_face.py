@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 PREFIX = "hf:"
 ARCHITECTURE = "huggingface"
 FOLDER = "huggingface"  # in a run
-KEPT = ("*.json", "*.txt", "*.model", "*.py")
-# which differ from an extended tokenizer.json
-OTHER_VOCABULARIES = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json")
+# these lack the pieces of an extended tokenizer.json
+VOCABULARIES = ("vocab.*", "merges.txt", "*.model")
+KEPT = ("config.json", "*token*.json", "*.py", *VOCABULARIES)
 WEIGHTS = ("*.safetensors", "*.bin")
 RECIPE = {
     "training.compile": False,  # gains nothing on a CPU, and takes a minute
@@ -85,19 +85,29 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> Any:
-        return self.load("AutoConfig")
+        config = self.load("AutoConfig")
+        auto = "AutoModelForMaskedLM"
+        is_own = auto in getattr(config, "auto_map", {})
+        if not is_own and type(config) not in library().MODEL_FOR_MASKED_LM_MAPPING:
+            raise ConfigError(
+                f"{PREFIX}{self.folder}: {config.model_type} is not a model of {auto}"
+            )
+        return config
 
     @cached_property
     def shape(self) -> dict[str, Any]:
         """The keys of the model that the checkpoint decides."""
         config = self.config
         d_ff = getattr(config, "intermediate_size", None)
-        return {
-            "model.d_model": config.hidden_size,
-            "model.n_layers": config.num_hidden_layers,
-            "model.n_heads": config.num_attention_heads,
-            "model.d_ff": d_ff or getattr(config, "hidden_dim", config.hidden_size),
-        }
+        try:
+            return {
+                "model.d_model": config.hidden_size,
+                "model.n_layers": config.num_hidden_layers,
+                "model.n_heads": config.num_attention_heads,
+                "model.d_ff": d_ff or getattr(config, "hidden_dim", config.hidden_size),
+            }
+        except AttributeError as error:
+            raise ConfigError(f"{PREFIX}{self.folder}: {first_line(error)}") from error
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -126,6 +136,17 @@ class Checkpoint:
             )
         named = dict(zip((PAD, MASK, CLS, SEP), rows, strict=True))
         return special_rows(self.content, named, self.config.vocab_size)
+
+    def check_rows(self) -> None:
+        """Raise ConfigError if the embedding lacks rows, before tokens are added."""
+        from data.tokens.subwords import ids_of
+
+        n_rows = self.config.vocab_size
+        if max(ids_of(self.content).values()) >= n_rows:
+            raise ConfigError(
+                f"{PREFIX}{self.folder}: its tokenizer has tokens beyond the {n_rows:,} rows of its"
+                " embedding: call resize_token_embeddings(len(tokenizer)), and save it again"
+            )
 
     def untrained(self) -> Any:
         """Its model with initial weights."""
@@ -161,6 +182,7 @@ def initial_keys(name: str, overridden: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 f"{key}={overridden[key]}: the checkpoint has {value}: leave out {key}"
             )
+    checkpoint.check_rows()
     return RECIPE | decided
 
 
@@ -223,7 +245,6 @@ def hugging_face(c: ModelConfigs) -> "nn.Module":
     inner = untrained(
         checkpoint.config,
         c.n_tokens,
-        vocabulary.mask_token,
         c.dropout,
         checkpoint.trust_remote_code,
     )
@@ -244,10 +265,9 @@ def keep(run: RunFolder, values: Mapping[str, Any], model: Any) -> None:
         return
     source = model.checkpoint
     kept.mkdir()
-    for pattern in KEPT:
+    for pattern in set(KEPT).difference(VOCABULARIES if source.extended else ()):
         for path in source.folder.glob(pattern):
-            if not (source.extended and path.name in OTHER_VOCABULARIES):
-                shutil.copy(path, kept)
+            shutil.copy(path, kept)
     write_json(kept / "tokenizer.json", source.content)
     config = json.loads((kept / "config.json").read_text())
     write_json(kept / "config.json", config | {"vocab_size": model.n_tokens}, indent=2)

@@ -160,6 +160,8 @@ class HuggingFaceEncoder(nn.Module):
 
     def masks(self, is_same: Tensor) -> Tensor | dict[str, Tensor]:
         """The mask of all layers, or those of global and of local layers."""
+        if not self.base._supports_sdpa:  # attention that adds its mask
+            return torch.where(is_same, 0.0, torch.finfo(torch.float32).min)
         if self.sliding_window is None:
             return is_same
         columns = torch.arange(is_same.shape[-1], device=is_same.device)
@@ -173,14 +175,13 @@ class HuggingFaceEncoder(nn.Module):
 
 
 def untrained(
-    config: Any, n_tokens: int, mask_token: int, dropout: float, trusts: bool
+    config: Any, n_tokens: int, dropout: float, trusts: bool
 ) -> PreTrainedModel:
     """The model of a checkpoint's config with initial weights, and with Folio's tokens."""
     config = deepcopy(config)
     config.vocab_size = n_tokens
-    config.mask_token_id = mask_token
     for name, value in vars(config).items():
-        if "drop" in name and isinstance(value, float):
+        if "drop" in name and type(value) in (int, float):
             setattr(config, name, dropout)
     return AutoModelForMaskedLM.from_config(
         config,

@@ -17,7 +17,9 @@ from configs.experiment import configs_of
 from configs.hugging_face import KEPT, PREFIX, Checkpoint
 from configs.keys import ConfigError
 from data.protocol import evenly_spaced
+from data.vocabulary import MASK
 from distributed.launch import rank
+from runs.errors import first_line
 from runs.files import write_atomically
 from trained.load import Trained
 from trained.model_card import card
@@ -122,8 +124,19 @@ def renamed(source: Any, model: Any) -> Iterator[tuple[str, Tensor, bool]]:
 
 
 def check_same(model: Any, source: Any, rows: Tensor, n_ordinary: int) -> None:
-    """Raise ConfigError unless a model has the logits of transformers' model `source`, for
-    documents alone and for several in a window."""
+    """Raise ConfigError unless a model has the logits of transformers' model `source`."""
+    try:
+        share = difference(model, source, rows, n_ordinary)
+        problem = "" if share <= TOLERANCE else f"its logits differ by {share:.0e}"
+    except Exception as error:  # whatever a class with another interface raises
+        problem = first_line(error)
+    if problem:
+        raise ConfigError(f"{type(source).__name__} cannot be used here: {problem}")
+
+
+def difference(model: Any, source: Any, rows: Tensor, n_ordinary: int) -> float:
+    """The largest difference of the logits, as a share of the largest logit, for documents alone
+    and for several in a window."""
     device = next(model.parameters()).device
     special = model.encoder.arrangement.special
     generator = torch.Generator().manual_seed(0)
@@ -140,12 +153,8 @@ def check_same(model: Any, source: Any, rows: Tensor, n_ordinary: int) -> None:
         alone = model(ids.to(device)).cpu()
         packed = model(ids.to(device), attention_mask=documents).cpu()
     own = torch.cat([alone, packed])[:, is_known]
-    difference = own - torch.cat(expected)
-    share = difference.abs().max() / expected[0].abs().max()
-    if not share <= TOLERANCE:  # nan is not
-        raise ConfigError(
-            f"{type(source).__name__} cannot be used here: its logits differ by {share:.0e}"
-        )
+    largest = (own - torch.cat(expected)).abs().max()
+    return float(largest / expected[0].abs().max())
 
 
 @torch.no_grad()
@@ -157,10 +166,12 @@ def export_checkpoint(trained: Trained, folder: Path) -> None:
     """
     if isinstance(trained, SavedClassifier):
         raise ConfigError(
-            "the classifiers of transformers are others: export the run, and fine-tune it there"
+            "this classifier cannot become one of transformers: export the run, and fine-tune it there"
         )
     if trained.encoder.ngrams is not None:
-        raise ConfigError("model.ngrams: no class of transformers has n-grams")
+        raise ConfigError(
+            "model.ngrams: no class of transformers has n-grams: export a run without them"
+        )
     kept = Path(trained.values["data.tokens"])
     trusts = trained.values["model.trust_remote_code"]
     checkpoint = Checkpoint(kept, trusts)
@@ -174,7 +185,8 @@ def export_checkpoint(trained: Trained, folder: Path) -> None:
         for path in kept.glob(pattern):
             if not (folder / path.name).exists():
                 shutil.copy(path, folder)
-    write_atomically(folder / "README.md", card(trained).encode())
+    mask = checkpoint.load("AutoTokenizer").mask_token
+    write_atomically(folder / "README.md", card(trained).replace(MASK, mask).encode())
     exported = Checkpoint(folder, trusts).load("AutoModelForMaskedLM").eval()
     n_ordinary = trained.vocabulary.n_ordinary
     check_same(trained.model, exported, rows, n_ordinary)
