@@ -1,8 +1,18 @@
 """Small checkpoints of transformers with random weights, as their users save them."""
 
+import json
+
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
 from tests.tokenizers import wordpiece
@@ -15,7 +25,8 @@ SHAPE = {
     "max_position_embeddings": 300,
     "initializer_range": 0.2,  # so that predictions differ
 }
-ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+# the mask takes the space before it
+ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
 NAMES = {
     "pad_token": 0,
     "unk_token": 1,
@@ -52,10 +63,13 @@ def of_roberta(text):
 def of_camembert(text):
     """SentencePiece's unigrams, with ▁ for spaces."""
     new = Tokenizer(models.Unigram())
-    new.pre_tokenizer = pre_tokenizers.Metaspace()
+    new.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
     new.decoder = decoders.Metaspace()
+    special = [*ROBERTA, "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"]
     trainer = trainers.UnigramTrainer(
-        vocab_size=70, special_tokens=ROBERTA, unk_token="<unk>", show_progress=False
+        vocab_size=70, special_tokens=special, unk_token="<unk>", show_progress=False
     )
     new.train_from_iterator(text.splitlines(), trainer)
     return with_roberta_tokens(new)
@@ -106,12 +120,24 @@ CLASSES = {  # the class, its tokenizer, and the settings that differ
     "camembert": roberta("Camembert", of_camembert),
     "xlm-roberta": roberta("XLMRoberta", of_camembert),
 }
+OTHERS = {
+    "albert": ("AlbertForMaskedLM", of_bert, {"embedding_size": 16}),
+    "mpnet": roberta("MPNet"),
+}
 N_UNUSED = 3  # rows of the embedding that no token has
+
+
+TOKENIZERS = {  # the class that published checkpoints name
+    "bert": "BertTokenizer",
+    "roberta": "RobertaTokenizer",
+    "camembert": "CamembertTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+}
 
 
 def checkpoint(folder, name, text):
     """The folder with a model of a class and its tokenizer, which has learned from a text."""
-    kind, make_tokenizer, settings = CLASSES[name]
+    kind, make_tokenizer, settings = (CLASSES | OTHERS)[name]
     tokenizer = make_tokenizer(text)
     shape = dict(SHAPE)
     if name == "distilbert":
@@ -121,6 +147,13 @@ def checkpoint(folder, name, text):
     auto = getattr(transformers, kind)
     config = auto.config_class(**shape | settings, vocab_size=len(tokenizer) + N_UNUSED)
     torch.manual_seed(0)
-    auto(config).save_pretrained(folder)
+    model = auto(config)
+    if name == "xlm-roberta":
+        model = model.bfloat16()
+    model.save_pretrained(folder, max_shard_size="20KB")
     tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    settings["tokenizer_class"] = TOKENIZERS.get(name, "PreTrainedTokenizerFast")
+    path.write_text(json.dumps(settings))
     return folder

@@ -19,7 +19,7 @@ from configs.hugging_face import folder_of
 from configs.keys import ConfigError
 from data.batch import IGNORED_LABEL
 from runs.files import ROOT
-from tests.checkpoints import CLASSES, checkpoint
+from tests.checkpoints import CLASSES, N_UNUSED, OTHERS, checkpoint, of_bert
 from tests.conftest import check_resumes, dotted, one_line, only_run, written
 from tests.trained.conftest import csv_of_animals
 from trained.answers import answers
@@ -78,7 +78,8 @@ def start(tmp_path, text_file, printed):
 
 
 def opened(folder):
-    return transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    auto = transformers.AutoModelForMaskedLM
+    return auto.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def rows_of(vocabulary, tokenizer):
@@ -121,7 +122,7 @@ def loss_of_transformers(folder, trained):
     return torch.cat(losses).mean().item()
 
 
-@pytest.mark.parametrize("name", WITH_A_HEAD, indirect=True)
+@pytest.mark.parametrize("name", [*WITH_A_HEAD, *OTHERS], indirect=True)
 @pytest.mark.parametrize("documents", ["auto", "lines"])
 def test_an_unchanged_checkpoint_has_the_loss_of_transformers(
     folder, start, lines_file, documents
@@ -135,6 +136,7 @@ def test_an_unchanged_checkpoint_has_the_loss_of_transformers(
 
 
 def test_a_checkpoint_comes_back_with_the_same_bits(folder, name, start, tmp_path):
+    written(folder / "modules.json", "[]")  # of sentence-transformers
     trained, _ = start(folder)
     back = tmp_path / "back"
     words = [str(trained.run.path), "--to", "huggingface", str(back)]
@@ -153,6 +155,8 @@ def test_a_checkpoint_comes_back_with_the_same_bits(folder, name, start, tmp_pat
     ]
     ids = [tokenizer("the cat sat")["input_ids"] for tokenizer in tokenizers]
     assert ids[0] == ids[1]
+    names = {path.name for path in back.iterdir()}
+    assert not names & {"modules.json", "model.safetensors.index.json"}
 
 
 def test_a_trained_checkpoint_is_exported_with_its_loss(folder, start, tmp_path):
@@ -242,6 +246,22 @@ def test_a_run_resumes_without_the_checkpoint(folder, start, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_a_run_starts_with_the_weights_of_one_with_a_checkpoint(
+    folder, start, tmp_path
+):
+    keys = {"training__max_steps": 2, "training__learning_rate": 1e-2}
+    trained, _ = start(folder, **keys)
+    logs = tmp_path / "next"
+    words = [f"{key}={value}" for key, value in (KEYS | {"logs": logs}).items()]
+
+    assert experiment.main(["--init-from", str(trained.run.path), *words]) == 0
+
+    (row,) = only_run(logs).metrics()
+    before = trained.run.metrics()[-1]
+    assert row["loss.valid"] == pytest.approx(before["loss.valid"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
@@ -265,6 +285,45 @@ def test_a_folder_without_a_checkpoint_is_refused(refusal, tmp_path):
     line = refusal(experiment.main, "--init-from", f"hf:{tmp_path}")
 
     assert "config.json" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "reason"),
+    [
+        (
+            "GPT2LMHeadModel",
+            {"n_embd": 24},
+            "gpt2 is not a model of AutoModelForMaskedLM",
+        ),
+        ("FNetForMaskedLM", {"hidden_size": 24}, "no attribute 'num_attention_heads'"),
+        ("DebertaV2ForMaskedLM", {"hidden_size": 24}, "DebertaV2ForMaskedLM cannot be"),
+    ],
+)
+def test_a_class_that_does_not_fit_is_one_line(
+    kind, settings, reason, refusal, text_file, tmp_path
+):
+    tokenizer = of_bert(text_file.read_text())
+    tokenizer.save_pretrained(tmp_path)
+    auto = getattr(transformers, kind)
+    config = auto.config_class(vocab_size=len(tokenizer), **settings)
+    config.num_hidden_layers = 1
+    auto(config).save_pretrained(tmp_path)
+    words = [f"data.corpus={text_file}", f"logs={tmp_path}", "device=cpu"]
+
+    assert reason in refusal(experiment.main, "--init-from", f"hf:{tmp_path}", *words)
+
+
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_tokens_without_rows_are_one_line(folder, refusal, text_file, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(copy)
+    tokenizer.add_tokens([f"new{i}" for i in range(N_UNUSED + 1)])
+    tokenizer.save_pretrained(copy)
+    words = [f"data.corpus={text_file}", f"logs={tmp_path}"]
+
+    line = refusal(experiment.main, "--init-from", f"hf:{copy}", *words)
+
+    assert "resize_token_embeddings" in line
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "camembert"], indirect=True)
@@ -316,18 +375,30 @@ def test_a_run_becomes_a_classifier(folder, start, tmp_path, printed, refusal):
     assert "export the run" in line
 
 
-@pytest.mark.parametrize("name", ["bert"], indirect=True)
-def test_blanks_are_filled_as_by_transformers(folder, start, tmp_path):
+@pytest.mark.parametrize(
+    "name", ["bert", "roberta", "modernbert", "camembert"], indirect=True
+)
+def test_blanks_are_filled_as_by_transformers(folder, start, tmp_path, printed):
+    """The space before a blank belongs to the token in it."""
     trained, _ = start(folder, training__max_steps=20)
     back = tmp_path / "back"
     export.main([str(trained.run.path), "--to", "huggingface", str(back)])
+    pipeline = transformers.pipeline("fill-mask", str(back), top_k=20)
     text = "the cat [MASK] on the mat."
-    expected = transformers.pipeline("fill-mask", str(back), top_k=5)(text)
+    guesses = pipeline(text.replace("[MASK]", pipeline.tokenizer.mask_token))
+    special = pipeline.tokenizer.all_special_ids
+    expected = [each for each in guesses if each["token"] not in special][:5]
 
     (line,) = answers(trained, [json.dumps({"text": text, "top": 5}).encode()])
+    filled = printed(predict.main, trained.run.path, text)
 
-    tokens = [guess["token_str"].removeprefix("##") for guess in expected]
-    assert [name.strip() for name, _ in json.loads(line)["candidates"][0]] == tokens
+    names, shares = zip(*json.loads(line)["candidates"][0], strict=True)
+    tokens = [each["token_str"].removeprefix("##").strip() for each in expected]
+    assert [each.strip() for each in names] == tokens
+    assert shares == pytest.approx([each["score"] for each in expected], rel=0.1)
+    assert filled == f"the cat {tokens[0]} on the mat.\n"
+    example = re.search(r'model\("(.*)"\)', (back / "README.md").read_text())[1]
+    assert pipeline(example)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "camembert"], indirect=True)
@@ -338,7 +409,9 @@ def test_pieces_of_the_text_are_added(folder, start, tmp_path, lines_file):
     words = [word for word in found if letters.issuperset(word)]
     corpus = written(tmp_path / "words.txt", " ".join(words * 3))
     plain, _ = start(folder, data__corpus=corpus)
-    trained, output = start(folder, data__corpus=corpus, data__extend_vocabulary=99)
+    shutil.copytree(folder, tmp_path / "model")
+    source = written(tmp_path / "model" / "vocab.txt", "[PAD]").parent
+    trained, output = start(source, data__corpus=corpus, data__extend_vocabulary=99)
     old, new = plain.vocabulary, trained.vocabulary
     text = corpus.read_text()[:5_000]
     added = [token for token in new.ordinary if token not in old.ordinary]
@@ -360,6 +433,7 @@ def test_pieces_of_the_text_are_added(folder, start, tmp_path, lines_file):
 
     back = tmp_path / "back"
     assert export.main([str(trained.run.path), "--to", "huggingface", str(back)]) == 0
+    assert not (back / "vocab.txt").exists()  # which lacks the pieces
     tokenizer = transformers.AutoTokenizer.from_pretrained(back)
     rows = torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"])
     assert torch.equal(rows_of(new, tokenizer)[new.encode(text)], rows)

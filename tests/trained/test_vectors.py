@@ -38,7 +38,7 @@ def sentence_transformers(monkeypatch):
     return pytest.importorskip("sentence_transformers")
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert"])
+@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert", "albert"])
 def continued(request, tmp_path_factory, sentences, text_file):
     """A checkpoint, and a run that has its weights."""
     folder = tmp_path_factory.mktemp("checkpoint")
