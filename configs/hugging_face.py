@@ -34,7 +34,7 @@ FOLDER = "huggingface"  # in a run
 # these lack the pieces of an extended tokenizer.json
 VOCABULARIES = ("vocab.*", "merges.txt", "*.model")
 KEPT = ("config.json", "*token*.json", "*.py", *VOCABULARIES)
-WEIGHTS = ("*.safetensors", "*.bin")
+WEIGHTS = ("*.safetensors*", "*.bin*")  # with the index of shards
 RECIPE = {
     "training.compile": False,  # gains nothing on a CPU, and takes a minute
     "training.optimizer": "adamw",
