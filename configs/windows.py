@@ -15,6 +15,7 @@ from data.windows.pairs import PairWindows
 from data.windows.prefetch import Prefetched
 from data.windows.ranges import FolderWindows
 from data.windows.shuffled import ShuffledWindows
+from model.documents import can_mix_within
 
 MEMORY = 500_000_000  # bytes that one key may need
 BYTES_PER_CELL = 16  # of data.sampling=shuffled
@@ -64,6 +65,7 @@ def document_windows(
             shares,
             padding_token=c.vocabulary.padding_token,
             seed=seed,
+            gives_begins=mixes_within(c.root()),
         )
     else:
         windows = FolderWindows(ids, ends_of_folders(tokens), shares, seed=seed)
@@ -79,6 +81,19 @@ def document_windows(
                 f" {longest:,} tokens: give it weight 0"
             )
     return windows
+
+
+def mixes_within(root: Any) -> bool:
+    """Whether attention can read where documents begin, which is faster than a mask; `root` is the
+    config tree."""
+    network = root.network
+    for module in (network, getattr(network, "encoder", network)):
+        if "begins" not in signature(module.forward).parameters:
+            return False
+    if root.model.dropout or not root.training.autocast:
+        return False
+    n_heads = root.model.n_heads
+    return can_mix_within(n_heads, root.model.d_model // n_heads, root.torch_device)
 
 
 def ends_of_folders(tokens: StoredTokens) -> torch.Tensor:

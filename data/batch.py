@@ -24,6 +24,8 @@ class Batch(NamedTuple):
     # [batch, seq_len] the number of each token's document in its window, from 1 on, and 0
     # at padding (or True and False); None: one document without padding
     attention_mask: torch.Tensor | None = None
+    # [n] where documents begin in inputs.flatten(), for Folio's model
+    begins: torch.Tensor | None = None
     # more tensors for an objective, each [batch, ...]: segments and pair_labels, for example
     extras: dict[str, torch.Tensor] = {}
 

@@ -31,7 +31,9 @@ class MaskedWindows:
         batch = self.masker(
             drawn.tokens, drawn.offsets, masking_prob, progress, documents
         )
-        return batch._replace(attention_mask=documents, extras=drawn.extras)
+        return batch._replace(
+            attention_mask=documents, begins=drawn.begins, extras=drawn.extras
+        )
 
     def observe(self, batch: Batch, losses: torch.Tensor) -> None:
         self.masker.observe(batch, losses)  # type: ignore[union-attr]

@@ -64,12 +64,18 @@ def part_of(batch: Batch, windows: slice) -> Batch:
     """The batch of some of the windows."""
     selected = positions_in(batch, windows)
     mask = batch.attention_mask
+    begins = batch.begins
+    seq_len = batch.inputs.shape[1]
+    if begins is not None:  # documents of other windows become empty
+        begins = begins.clamp(windows.start * seq_len, windows.stop * seq_len)
+        begins = begins - windows.start * seq_len
     return batch._replace(
         inputs=batch.inputs[windows],
-        positions=batch.positions[selected] - windows.start * batch.inputs.shape[1],
+        positions=batch.positions[selected] - windows.start * seq_len,
         labels=batch.labels[selected],
         offsets=None,  # only the source reads them
         attention_mask=None if mask is None else mask[windows],
+        begins=begins,
         extras={name: tensor[windows] for name, tensor in batch.extras.items()},
     )
 

@@ -3,6 +3,9 @@
 Models get the number of each token's document in its window, from 1 on, and 0 at padding.
 """
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 
@@ -16,6 +19,30 @@ def places_in(is_same: Tensor) -> Tensor:
     """The place of each token in its document, from 0 on, `[batch, 1, seq_len]`, from
     `same_document` of all tokens of windows."""
     return is_same.tril().sum(-1) - 1
+
+
+def mix_within(query: Tensor, key: Tensor, value: Tensor, begins: Tensor) -> Tensor:
+    """Attention within documents, each tensor `[batch, n_heads, seq_len, d_head]`. PyTorch has it on
+    CUDA, for bfloat16 and float16."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    batch, _, seq_len, _ = query.shape
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    mixed: Any = varlen_attn(q, k, v, begins, begins, seq_len, seq_len)
+    return mixed.unflatten(0, (batch, seq_len)).transpose(1, 2)
+
+
+def can_mix_within(n_heads: int, d_head: int, device: torch.device) -> bool:
+    """Whether `mix_within` and its gradient run on a device."""
+    try:
+        x = torch.ones(
+            1, n_heads, 2, d_head, dtype=torch.bfloat16, device=device
+        ).requires_grad_()
+        begins = torch.tensor([0, 1, 2, 2], dtype=torch.int32, device=device)
+        mix_within(x, x, x, begins).sum().backward()
+    except Exception:  # whatever PyTorch raises without a kernel
+        return False
+    return True
 
 
 def masks_of(

@@ -30,6 +30,7 @@ class MaskedLanguageModel(nn.Module):
         positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
         read: Callable[[Tensor], Any] | None = None,
+        **begins: Tensor,
     ) -> Any:
         """Logits `[*positions.shape, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
@@ -38,8 +39,11 @@ class MaskedLanguageModel(nn.Module):
         * seq_len, n_tokens]`. `attention_mask` `[batch, seq_len]` is the number of each token's
         document in its window, from 1 on, and 0 at padding; or True and False. The result of `read`
         for the encoder's vectors `[*positions.shape, d_model]` takes the place of the logits.
+        `begins` is for the encoder.
         """
-        x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
+        x = self.encoder(
+            inputs, positions=positions, attention_mask=attention_mask, **begins
+        )
         x = x.flatten(0, 1) if positions is None else x
         return self.predict(x) if read is None else read(x)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.documents import masks_of
+from model.documents import masks_of, mix_within
 from model.embedding import Embedding
 from model.ngrams import NgramEmbedding
 
@@ -101,7 +101,8 @@ class Attention(nn.Module):
         """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions
         have no queries.
 
-        A query does not see keys where `mask` `[batch, 1, n_queries, seq_len]` is False.
+        A query does not see keys where `mask` `[batch, 1, n_queries, seq_len]` is False, or those of
+        other documents, whose begins `[n]` may take the place of the mask.
         """
         batch, seq_len, d_model = x.shape
         heads = (self.n_heads, d_model // self.n_heads)
@@ -131,7 +132,11 @@ class Attention(nn.Module):
             query = rotate(query, of_all[:, rows])
             positions = None
         dropout = self.dropout if self.training else 0.0
-        mixed = mix(query, rotate(key, rotary), value, mask, dropout)
+        key = rotate(key, rotary)
+        if mask is not None and mask.ndim == 1:
+            mixed = mix_within(query, key, value, mask)
+        else:
+            mixed = mix(query, key, value, mask, dropout)
         return self.output(
             select(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions)
         )
@@ -211,6 +216,7 @@ class ModernEncoder(nn.Module):
         inputs: Tensor,
         positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        begins: Tensor | None = None,
         **extras: Tensor,
     ) -> Tensor:
         """`attention_mask` `[batch, seq_len]` is the number of each token's document in its window,
@@ -219,8 +225,9 @@ class ModernEncoder(nn.Module):
 
         With `positions`, indices into `inputs.flatten()`, only the vectors there are returned,
         `[*positions.shape, d_model]`: the last feed-forward runs only there. With `[batch, n]`,
-        whose row i lies in window i, the last attention too has queries only there. `extras` are
-        for the `embedded` of subclasses.
+        whose row i lies in window i, the last attention too has queries only there. With `begins` of
+        the documents (see `data.windows.packed`), attention needs no mask. `extras` are for the `embedded` of
+        subclasses.
         """
         x = self.embedded(inputs, attention_mask, **extras)
         rotary = rotary_table(x.shape[1], self.d_head, x.device)
@@ -230,11 +237,17 @@ class ModernEncoder(nn.Module):
         if attention_mask is not None:
             mask, last_mask, places = masks_of(attention_mask, positions)
             rotary = rotary[:, places]  # [2, batch, 1, seq_len, d_head]
+        shape = None if positions is None else positions.shape
+        if begins is not None:
+            mask = last_mask = begins
+            # queries lie together in their document
+            positions = None if positions is None else positions.flatten()
 
         *earlier, last = self.layers
         for layer in earlier:
             x = layer(x, rotary, mask=mask)
-        return self.final_norm(last(x, rotary, positions, last_mask))
+        x = self.final_norm(last(x, rotary, positions, last_mask))
+        return x if shape is None else x.view(*shape, -1)
 
     def at_tokens(self, x: Tensor, inputs: Tensor, mask: Tensor | None) -> Tensor:
         """The vectors of the tokens `inputs` among those of a layer: here, all."""

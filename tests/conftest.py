@@ -28,6 +28,7 @@ from data.corpus import ENVIRONMENT_VARIABLE
 from runs.curves import save_curves
 from runs.files import locked
 from runs.run_folder import RunFolder
+from tests import varlen
 from tests.fork_server import ForkServer
 from training.callbacks.callback import Callback
 from training.checkpoint import load_weights
@@ -322,6 +323,12 @@ def text_file(tmp_path_factory, sentences):
 def corpus_file(tmp_path, text_file):
     """The sentences in a file that the test may change."""
     return Path(shutil.copy(text_file, tmp_path))
+
+
+@pytest.fixture
+def varlen_kernel():
+    with varlen.on_cpu() as calls:
+        yield calls
 
 
 def parts(text, n):

@@ -91,7 +91,7 @@ def n_positions_in(batch: Batch) -> torch.Tensor | int:
 
 
 def masks_of(batch: Batch) -> dict[str, torch.Tensor]:
-    """The attention mask as an argument for the model, if the batch has one: a model that has no
-    such argument can train on batches without padding."""
-    mask = batch.attention_mask
-    return {} if mask is None else {"attention_mask": mask}
+    """The attention mask and the documents' begins as arguments for the model, if the batch has
+    them: a model that has no such argument can train on batches without them."""
+    masks = {"attention_mask": batch.attention_mask, "begins": batch.begins}
+    return {name: mask for name, mask in masks.items() if mask is not None}

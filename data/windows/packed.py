@@ -41,16 +41,19 @@ class PackedWindows(Windows):
         *,
         padding_token: int,
         seed: int,
+        gives_begins: bool = False,
     ):
         """`documents` `[n_documents]` are the ascending offsets in `ids` at which documents end,
         and `folders` `[n_folders]` the numbers of documents up to the end of each folder. The
         pieces of each folder are in proportion to `shares` `[n_folders]`; without them, to its
-        tokens."""
+        tokens. `gives_begins`: batches say where documents begin."""
         super().__init__(ids, seed=seed)
         self.documents = pad(documents, (1, 0))
         self.folders = folders
         self.shares = shares
         self.padding_token = padding_token
+        self.gives_begins = gives_begins
+        self._n_begins = 0
         self._ranges: tuple[int, Ranges] | None = None  # of windows of a length
         self._waiting = torch.empty(2, 0, dtype=torch.int64)  # begins and lengths
         self._seq_len = 0
@@ -99,10 +102,16 @@ class PackedWindows(Windows):
             filled = torch.full((batch_size * seq_len,), elsewhere)
             return filled.scatter(0, at, values).view(shape)
 
+        documents = spread(number[piece], 0)
+        begins = None
+        if self.gives_begins:
+            begins = begins_of(documents, self._n_begins)
+            self._n_begins = len(begins)
         return WindowBatch(
             spread(self.ids[offsets], self.padding_token),
             spread(offsets, 0),
-            attention_mask=spread(number[piece], 0),
+            documents,
+            begins,
         )
 
     def _enough_pieces(self, n_tokens: int, seq_len: int) -> torch.Tensor:
@@ -125,6 +134,18 @@ class PackedWindows(Windows):
         super().load_state_dict(state)
         self._waiting = state["waiting"]
         self._seq_len = state["seq_len"]
+
+
+def begins_of(documents: torch.Tensor, fewest: int) -> torch.Tensor:
+    """Where documents and padding begin in the flattened windows, `[n]`, from the documents' numbers
+    `[batch, seq_len]`. The end fills the rest of a power of two, at least `fewest`, so that few
+    shapes occur."""
+    is_first = documents.diff(dim=1, prepend=documents[:, :1] - 1) != 0
+    begins = is_first.flatten().nonzero().flatten()
+    size = max(fewest, 2 ** len(begins).bit_length())
+    filled = begins.new_full((size,), documents.numel(), dtype=torch.int32)
+    filled[: len(begins)] = begins
+    return filled
 
 
 def packed(lengths: Sequence[int], n_windows: int, seq_len: int) -> list[Cell | None]:

@@ -16,6 +16,8 @@ class WindowBatch(NamedTuple):
     # [batch, seq_len] the number of each token's document in its window, from 1 on, and 0
     # at padding (or True and False); None: one document without padding
     attention_mask: torch.Tensor | None = None
+    # [n] where documents begin in the flattened windows
+    begins: torch.Tensor | None = None
     extras: dict[str, torch.Tensor] = {}  # for a second objective, each [batch, ...]
 
 

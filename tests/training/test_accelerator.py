@@ -109,7 +109,7 @@ def test_a_preset_reads_no_value_of_the_device_outside_of_the_listed_places(
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_packed_documents_checkpointed_layers_and_chunks_read_nothing(
-    built, monkeypatch, optimizer
+    built, varlen_kernel, monkeypatch, optimizer
 ):
     monkeypatch.setattr("training.chunked_objective.LOGITS_AT_ONCE", 2**16)
     keys = {
@@ -123,6 +123,7 @@ def test_packed_documents_checkpointed_layers_and_chunks_read_nothing(
     assert isinstance(configs.update.objective, ChunkedObjective)
 
     check_reads_nothing(configs)
+    assert varlen_kernel.n_calls
 
 
 @pytest.mark.parametrize("strategy", BESIDE)
