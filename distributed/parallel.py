@@ -124,8 +124,7 @@ class ParallelUpdate(InAllProcesses, Update):
         self, batch: Batch, counts: Sums, is_last: bool = False
     ) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
-        if self.is_sharded:
-            self.module.model.set_requires_gradient_sync(is_last)
+        # FSDP adds the gradients of each batch to the shards: whole ones might not fit
         with nullcontext() if is_last or self.is_sharded else self.module.no_sync():
             with torch.autocast(
                 self.device.type, torch.bfloat16, enabled=self.autocast

@@ -102,7 +102,7 @@ class Launcher:
             (program.stdout.read(), program.stderr.read()) for program in programs
         ]
 
-        assert found_codes == codes, outputs
+        assert found_codes == codes, "".join(map("".join, outputs))
 
         return outputs
 

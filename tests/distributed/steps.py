@@ -1,7 +1,7 @@
 """Steps of several processes.
 
-`python tests/distributed/steps.py gradients|muon|weights|memory CONFIG OUT`, or `not_finite
-CONFIG`.
+`python tests/distributed/steps.py gradients|in_chunks|muon|weights|memory CONFIG OUT`, or
+`not_finite CONFIG`.
 """
 
 import hashlib
@@ -20,7 +20,10 @@ from configs.experiment import configs_of
 from distributed.parallel import together
 from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like, whole
+from training import chunked_objective
 from training.checkpoint import Content, is_sharded
+from training.chunked_objective import ChunkedObjective
+from training.objective import MaskedObjective
 from training.optimizers import local
 from training.schedule import Stage
 
@@ -39,11 +42,13 @@ def all_whole(model):
     return {name: whole(weight) for name, weight in model.state_dict().items()}
 
 
-def gradients(config, out):
+def gradients(config, out, objective=MaskedObjective):
     """Write the loss and the gradients of one step."""
     with connected(config) as (group, configs):
         model = configs.network
         update = configs.update
+        assert isinstance(update.objective, objective)
+
         weights = all_whole(model)
         # tables begin at zero, where nothing depends on them
         for name, _ in model.named_parameters():
@@ -69,6 +74,12 @@ def gradients(config, out):
         }
         if group.is_first:
             torch.save({"loss": loss, **found}, Path(out))
+
+
+def in_chunks(config, out):
+    """The same, with head and loss in chunks."""
+    chunked_objective.LOGITS_AT_ONCE = 2**10
+    gradients(config, out, ChunkedObjective)
 
 
 def muon(config, out):
@@ -195,6 +206,7 @@ def broken(outcome_of, model, batch):
 
 if __name__ == "__main__":
     steps = {
-        each.__name__: each for each in (gradients, muon, weights, memory, not_finite)
+        each.__name__: each
+        for each in (gradients, in_chunks, muon, weights, memory, not_finite)
     }
     steps[sys.argv[1]](*sys.argv[2:])

@@ -4,10 +4,27 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from configs.command_line.command import PRESETS, read_config
+from data.play.grammar import play
+from tests.conftest import TINY, written
 from tests.distributed import steps
 from tests.distributed.conftest import KEYS, last_weights
 
 NGRAMS = {"model__ngrams": 2, "model__ngram_rows": 512}
+# the preset with a small model, in float32
+GPU_BASE = {
+    key.replace(".", "__"): value
+    for key, value in read_config(PRESETS / "gpu-base.yaml").items()
+    if key not in TINY and not key.startswith("training.max_")
+} | {
+    "data__documents": "lines",
+    "data__tokens": "characters",
+    "training__chars_per_step": 2048,
+    "training__grad_accum_steps": 2,
+    "training__stages": [{"until": 1.0, "seq_len": 512, "masking_prob": 0.3}],
+    "training__precision": "float32",
+    "training__activation_checkpointing": True,
+}
 VARIANTS = {
     "accumulation": NGRAMS | {"training__grad_accum_steps": 4},
     "sop": {"objective__sop": True},
@@ -36,6 +53,31 @@ def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher,
         assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
 
     assert all(one[name].norm() > 0 for name in one if "encoder" in name)
+
+
+@pytest.fixture
+def speeches(launcher):
+    """Different documents, as the lines of the launcher's corpus."""
+    written(launcher.corpus, play(40_000))
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_checkpointed_layers_and_chunks_give_the_gradients_of_a_plain_step(
+    launcher, speeches, parallel
+):
+    """In two processes, on packed documents."""
+    path = launcher.folder / "result.pt"
+    plain = {"training__activation_checkpointing": False}
+    steps.gradients(launcher.config(**GPU_BASE | plain), path)
+    one = torch.load(path)
+    config = launcher.config(**GPU_BASE, training__parallel=parallel)
+    launcher.run(2, steps.__file__, "in_chunks", config, str(path))
+    two = torch.load(path)
+
+    assert one.keys() == two.keys()
+    for name in one:
+        assert one[name].norm() > 0
+        assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
@@ -83,13 +125,15 @@ RUNS = {
     "ddp": NGRAMS,
     "adaptive": {"masking__strategy": "adaptive"},
     "fsdp": NGRAMS | {"training__parallel": "fsdp", "sample__every_evaluations": 1},
+    "gpu-base": GPU_BASE,
+    "gpu-base with fsdp": GPU_BASE | {"training__parallel": "fsdp"},
     "fsdp with adamw": {"training__parallel": "fsdp", "training__optimizer": "adamw"},
 }
 
 
 @pytest.mark.parametrize("keys", RUNS.values(), ids=RUNS)
 def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(
-    launcher, train, keys
+    launcher, speeches, train, keys
 ):
     keys = {"training__max_steps": 8, **keys}
     launcher.run(2, "experiment.py", "--config", launcher.config(**keys))
