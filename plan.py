@@ -80,7 +80,7 @@ def plan(options: Namespace) -> None:
     check_file(options.write)
     command = parse(options.keys)
     from configs.experiment import configs_of
-    from planning.ladder import climb, measured_shapes, rungs, say
+    from planning.ladder import choose_threads, climb, measured_shapes, rungs, say
     from training.tracking import be_quiet
 
     check_keys(command)
@@ -96,12 +96,11 @@ def plan(options: Namespace) -> None:
             f"the lowest possible loss on this text is {floor:.3f}: raise --loss"
         )
 
-    seconds = options.ladder_seconds or LADDER_SECONDS
-    if options.seconds and not options.ladder_seconds:
-        seconds = LADDER_SHARE * options.seconds
+    seconds = seconds_of_ladder(options)
     n_text = len(data.training_ids)
     n_read = data.validation_set.windows.numel()
     measuring = time.monotonic()
+    choose_threads(values, corpus)
     shapes = measured_shapes(values, corpus, seconds)
     spent = time.monotonic() - measuring
     ladder = rungs(shapes, seconds, values, n_read, spent)
@@ -136,6 +135,12 @@ def plan(options: Namespace) -> None:
         content = keys | {"plan": {"sha256": corpus.sha256, "curve": curve}}
         write_atomically(options.write, f"{to_yaml(content)}\n".encode())
         say(f"python experiment.py --config {shlex.quote(str(options.write))}")
+
+
+def seconds_of_ladder(options: Namespace) -> float:
+    if options.ladder_seconds:
+        return options.ladder_seconds
+    return LADDER_SHARE * options.seconds if options.seconds else LADDER_SECONDS
 
 
 def check_file(path: Path | None) -> None:

@@ -9,7 +9,7 @@ from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
 from configs.acceleration import compiled_objective, cuda_graphs
-from configs.callbacks import simple_losses
+from configs.callbacks import may_choose_threads, simple_losses
 from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, configs_of
@@ -17,9 +17,9 @@ from configs.keys import ConfigError
 from configs.memory import is_out_of_memory
 from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
-from runs.errors import InputError
 from training.callbacks.callback import Callback, Row, Weights
 from training.callbacks.health_checks import HealthCheckError, HealthChecks
+from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import dense_weights
 from training.cuda_graph import EAGER_STEPS
 from training.loop import Trainer
@@ -38,6 +38,7 @@ SIZES = (
     (768, 12),
     (1024, 16),
 )
+SIZE_FOR_THREADS = (128, 2)
 FEWEST_SHAPES = 3
 N_SIZES = 2  # longer runs tell more than a third size
 # Steps of the shortest run, best first. `rungs` tries all SPACINGS with 40 steps, then with 20.
@@ -170,6 +171,23 @@ def seconds_per_step(step: TrainingStep, row: Sequence[Stage], n_times: int) -> 
     return seconds / n_steps
 
 
+class Printer(Callback):
+    """Prints what a trainer reports."""
+
+    def reported(self, trainer: Trainer, line: str) -> None:
+        say(line)
+
+
+def choose_threads(values: Mapping[str, Any], corpus: Corpus) -> None:
+    """Compute with the number of threads that a run limited by seconds would choose now."""
+    keys = shape_keys(*SIZE_FOR_THREADS) | EAGER | {"training.max_seconds": 1.0}
+    configs = built(values, corpus, keys)
+    trainer = configs.trainer
+    trainer.callbacks = [Printer()]
+    if may_choose_threads(configs):
+        ThreadChoice().choose(trainer)
+
+
 def measured_shapes(
     values: Mapping[str, Any], corpus: Corpus, seconds: float
 ) -> list[Shape]:
@@ -212,7 +230,8 @@ def rungs(
     Some are kept if a model is compiled afterwards. An evaluation reads `n_read` characters.
 
     All sizes take the same time. They are the largest whose longest rung trains on a character per
-    weight, or else the smallest. Raises InputError if not even the shortest ladder fits.
+    weight, or else the smallest. If not even the shortest ladder fits, it takes longer, and a line
+    says so.
     """
     chars_per_step = values["training.chars_per_step"]
     to_compile = SECONDS_TO_COMPILE if is_compiled(values) else 0.0
@@ -246,13 +265,12 @@ def rungs(
         needed = max(needed, spent + N_SIZES * cost)
 
     needed = min(needed + to_compile, needed / 0.75)
-    remedy = "raise --ladder-seconds (a tenth of --seconds if it is not given)"
-
-    if values["training.threads"] == 0:
-        remedy += ", or try training.threads=1 if other programs are running"
-    raise InputError(
-        f"a ladder needs about {math.ceil(needed)} s at these speeds: {remedy}"
+    needed = math.ceil(max(needed, seconds + 1))
+    say(
+        f"the shortest ladder takes about {needed} s at these speeds, not {seconds:.0f} s: a longer"
+        f" one (--ladder-seconds {4 * needed}) predicts more exactly"
     )
+    return rungs(shapes, needed, values, n_read, spent)
 
 
 def seconds_around(shape: Shape, n_read: int) -> float:

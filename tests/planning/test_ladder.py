@@ -15,6 +15,7 @@ from planning.ladder import (
     SIZES,
     Rung,
     Shape,
+    choose_threads,
     climb,
     measured,
     measured_shapes,
@@ -23,6 +24,7 @@ from planning.ladder import (
 )
 from planning.law import MIN_RUNS
 from tests.conftest import TINY, dotted, one_line
+from training.callbacks import threads
 from training.callbacks.health_checks import HealthCheckError
 from training.schedule import Stage
 
@@ -131,34 +133,31 @@ def test_more_time_makes_no_fewer_rungs_and_larger_models():
     assert max(sizes_of(short)) < max(sizes_of(long))
 
 
-def refusal_of(seconds, **more):
-    reason = r"a ladder needs about \d+ s at these speeds: raise"
-    with one_line(ValueError, reason) as refused:
-        ladder_of(20_000, seconds, **more)
-
-    return str(refused.value)
-
-
-def least_seconds(**more):
-    seconds = re.search(r"\d+", refusal_of(5, **more))
-    return int(seconds[0])
+SHORTEST = r"the shortest ladder takes about (\d+) s at these speeds, not \d+ s: "
 
 
 @pytest.mark.parametrize("compiles", [False, True])
-def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough(compiles):
-    least = least_seconds(training__compile=compiles)
-    assert len(ladder_of(20_000, least, training__compile=compiles)) == MIN_RUNS
+def test_without_enough_time_the_shortest_ladder_takes_as_long_as_a_line_says(
+    compiles, capsys
+):
+    planned = ladder_of(20_000, 5, training__compile=compiles)
+    least = int(re.match(SHORTEST, capsys.readouterr().out)[1])
+
+    assert len(planned) == MIN_RUNS
+    assert planned == ladder_of(20_000, least, training__compile=compiles)
+    assert sum(rung.seconds for rung in planned) <= least
+    assert capsys.readouterr().out == ""
 
 
-def test_the_time_that_is_spent_counts():
-    least = least_seconds()
-    assert ladder_of(20_000, least + 10, spent=10) == ladder_of(20_000, least)
-    assert f"about {least + 10} s" in refusal_of(least, spent=10)
+def test_the_time_that_is_spent_counts(capsys):
+    planned = ladder_of(20_000, 5)
+    least = int(re.match(SHORTEST, capsys.readouterr().out)[1])
 
+    assert ladder_of(20_000, least + 10, spent=10) == planned
+    assert capsys.readouterr().out == ""
 
-def test_the_number_of_threads_is_a_hint_unless_it_is_set():
-    assert "training.threads" in refusal_of(5)
-    assert "training.threads" not in refusal_of(5, training__threads=1)
+    assert ladder_of(20_000, least, spent=10) == planned
+    assert re.match(SHORTEST, capsys.readouterr().out)[1] == str(least + 10)
 
 
 @pytest.fixture
@@ -212,6 +211,20 @@ def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
 
     shape = measured(*tiny, shape_keys(8, 1))
     assert shape.chars_per_second == pytest.approx(100 / 2.5)
+
+
+@pytest.mark.parametrize(("fixed", "chosen"), [(0, 1), (2, 2)])
+def test_a_plan_chooses_its_threads_as_a_run_does(
+    tiny, two_threads, fixed, chosen, monkeypatch, capsys
+):
+    """One thread is faster, and a key may fix the number."""
+    seconds = {1: 1.0, 2: 2.0}
+    monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_: seconds)
+    values, corpus = tiny
+    choose_threads(values | {"training.threads": fixed}, corpus)
+
+    assert torch.get_num_threads() == chosen
+    assert ("1 thread is faster now than 2" in capsys.readouterr().out) == (fixed == 0)
 
 
 SHAPE = Shape(shape_keys(8, 1), 1, 1.0)

@@ -115,7 +115,6 @@ FOR_A_LOSS = ["--loss", "1"]
     ("words", "reason"),
     [
         (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
-        (["--seconds", "1", *PLAYED], "a ladder needs about"),
         (["--loss", "0.3", *PLAYED], "the lowest possible loss on this text is 0.4"),
         ([], "--seconds --chars --loss is required"),
         (["--loss", "0"], "--loss: 0.0 is out of range"),
