@@ -8,6 +8,9 @@ python evaluate.py RUN [RUN ...] --pairs FILE [FILE ...]
                                                       minimal pairs: BLiMP's sentence_good and
                                                       sentence_bad, or the first two columns of a
                                                       CSV, TSV or JSON lines file
+python evaluate.py RUN [RUN ...] --card               only write card.md into the folder of the run: its
+                                                      figure and losses, and what may be claimed with
+                                                      all its seeds
 python evaluate.py RUN [RUN ...] --tasks --over-time  these tasks at each checkpoint that
                                                       checkpoint.keep_at kept
 python evaluate.py RUN [RUN ...] --credit             runs on the play: which visible characters a
@@ -37,6 +40,7 @@ from trained.credit_over_time import print_credit
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.minimal_pairs import measure_pairs, read_files
+from trained.run_card import write_card
 from trained.tables import Measured, Results, print_side_by_side, print_tables
 from trained.task_results import print_tasks
 from training.callbacks.per_character import per_character
@@ -64,6 +68,8 @@ def main(arguments: list[str]) -> int:
         "print how well the influence of visible characters agrees with the exact one"
     )
     only.add_argument("--credit", action="store_true", help=influence)
+    card = "write card.md, a page about the run for a paper, and measure nothing"
+    only.add_argument("--card", action="store_true", help=card)
     over_time = "learn these tasks at each kept checkpoint too, and draw the scores against the tokens"
     parser.add_argument("--over-time", action="store_true", help=over_time)
 
@@ -92,6 +98,10 @@ def measure_runs(options: Namespace) -> None:
     if options.tasks:
         for run in runs:
             show_tasks(run, options.over_time)
+        return
+    if options.card:
+        for run in runs:
+            print(write_card(run))
         return
 
     if options.credit:

@@ -25,6 +25,7 @@ from configs.command_line.scripts import number, run_script
 from configs.devices import best_device
 from configs.keys import ConfigError
 from runs.files import ROOT, write_json
+from runs.hardware import processor
 from training import tracking
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
@@ -156,7 +157,7 @@ def machine() -> dict[str, str]:
     """The facts that every result records: machine, versions, threads, commit and date."""
     return {
         "machine": _machine_name(),
-        "processor": _processor(),
+        "processor": processor(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -201,16 +202,7 @@ def _machine_name() -> str:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count()
     )
-    return f"{_processor()}, {n} core{'s' * (n != 1)}"
-
-
-def _processor() -> str:
-    linux = Path("/proc/cpuinfo")
-    model = (
-        re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
-    )
-    name = model[1] if model else platform.processor() or platform.machine()
-    return re.sub(r"\((R|TM)\)", "", name).strip()
+    return f"{processor()}, {n} core{'s' * (n != 1)}"
 
 
 def _slug(text: str) -> str:

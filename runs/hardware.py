@@ -1,10 +1,13 @@
 """Records every ten seconds how busy the machine is while a run trains."""
 
 import os
+import platform
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -47,6 +50,16 @@ def recorded(
     finally:
         ended.set()
         thread.join(SECONDS_TO_END)
+
+
+def processor() -> str:
+    """The name of the CPU."""
+    linux = Path("/proc/cpuinfo")
+    model = (
+        re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
+    )
+    name = model[1] if model else platform.processor() or platform.machine()
+    return re.sub(r"\((R|TM)\)", "", name).strip()
 
 
 def _nvml_device(gpu: str | None) -> Any:

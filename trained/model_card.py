@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
@@ -145,7 +145,7 @@ def facts_of_run(trained: Trained) -> Facts:
         texts,
         f"{source.example[:11]}[MASK]{source.example[12:]}",
         "" if getattr(encoder, "ngrams", None) is None else "n-gram embeddings",
-        losses_of(trained),
+        losses_of(run),
         f"Run {code(run.path.name)}: {code(command(run))}",
     )
 
@@ -189,22 +189,29 @@ def source_of(run: RunFolder) -> tuple[Source, str]:
     return source, f"Trained on {name}: {description}. Its SHA-256 is {sha256}."
 
 
-def losses_of(trained: Trained) -> str:
-    """The validation loss of a run and its protocol, in Markdown."""
-    if trained.run.suffix:
-        kept = trained.run.suffix.removeprefix("@")
-        return f"Unknown: these weights were kept at {kept} of the training, not evaluated."
-    rows = trained.run.metrics()
-    if not rows:
-        return "Unknown: the run has lost its metrics.jsonl."
-    decisive = "loss.bound" if is_number(rows[-1].get("loss.bound")) else "loss.valid"
+def best_row(run: RunFolder) -> dict[str, Any] | None:
+    """The row of the best weights; None if no row has a loss."""
+    rows = run.metrics()
+    has_bound = rows and is_number(rows[-1].get("loss.bound"))
+    decisive = "loss.bound" if has_bound else "loss.valid"
     measured = [row for row in rows if is_number(row.get(decisive))]
-    best = min(measured, key=lambda row: row[decisive])
+    return min(measured, key=lambda row: row[decisive], default=None)
+
+
+def losses_of(run: RunFolder) -> str:
+    """The validation loss of a run and its protocol, in Markdown."""
+    if run.suffix:
+        kept = run.suffix.removeprefix("@")
+        return f"Unknown: these weights were kept at {kept} of the training, not evaluated."
+    best = best_row(run)
+    if best is None:
+        return "Unknown: the run has lost its metrics.jsonl."
+    loss = with_error(f"{best['loss.valid']:.4f}", best.get("loss.valid_stderr"))
     accuracy = best["accuracy.valid"]
     correct = "unknown" if accuracy is None else f"{accuracy:.1%}"
 
     held_out = "the last 10% of the text"
-    if trained.run.corpus().get("contents"):
+    if run.corpus().get("contents"):
         held_out = "the validation documents"
     if "validation_windows" in best:
         held_out = f"{best['validation_windows']} windows of {held_out}"
@@ -212,10 +219,10 @@ def losses_of(trained: Trained) -> str:
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|
-| {best["loss.valid"]:.4f} nats | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} |
+| {loss} nats | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} |
 
 `loss.valid` is the mean cross-entropy of masked tokens in {held_out}, which training never
-sees. 15% of the tokens, 38 of 256, are replaced by `[MASK]`."""
+sees, with its standard error over windows. 15% of the tokens, 38 of 256, are replaced by `[MASK]`."""
 
 
 def results_of(saved: SavedClassifier) -> str:
@@ -253,8 +260,11 @@ This model is the fine-tuned one of the first draw. Its own {measure} is {result
 
 def command(run: RunFolder) -> str:
     """The command that started the run, without the folders of the files that it names."""
-    words = shlex.split(run.command())
-    return shlex.join([re.sub(r"[^=\[,]*/(?=.)", "", word) for word in words])
+    return shlex.join(map(without_folders, shlex.split(run.command())))
+
+
+def without_folders(word: str) -> str:
+    return re.sub(r"[^=\[,]*/(?=.)", "", word)
 
 
 def plain(text: str) -> str:

@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 
 from runs.errors import InputError, StoppedError
 from runs.files import flush, written_atomically
+from runs.hardware import processor
 from runs.schema import checked
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the
@@ -220,6 +221,7 @@ def environment(
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else device.type,
+        "processor": processor(),
         "threads": torch.get_num_threads(),
         "training.compile": compile,
         "training.precision": "bfloat16" if autocast else "float32",

@@ -68,14 +68,14 @@ ROW = {
 )
 def test_the_card_of_a_run_without_figures_says_so(rows, text):
     run = SimpleNamespace(suffix="", metrics=lambda: rows, corpus=dict)
-    assert text in losses_of(SimpleNamespace(run=run))
+    assert text in losses_of(run)
 
 
 def test_the_card_says_how_many_windows_its_loss_is_of():
     run = SimpleNamespace(
         suffix="", metrics=lambda: [ROW | {"validation_windows": 64}], corpus=dict
     )
-    card = losses_of(SimpleNamespace(run=run))
+    card = losses_of(run)
     assert "64 windows of the last 10%" in card
 
 
@@ -84,7 +84,7 @@ def test_the_card_of_a_run_on_documents_says_what_they_were():
     run = SimpleNamespace(suffix="", metrics=lambda: [ROW], corpus=lambda: corpus)
 
     assert "Trained on `a.jsonl`: 4,278 documents; " in source_of(run)[1]
-    assert "in the validation documents" in losses_of(SimpleNamespace(run=run))
+    assert "in the validation documents" in losses_of(run)
 
 
 @of_characters
