@@ -17,12 +17,17 @@ has the details.
 import signal
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
+from typing import TYPE_CHECKING
 
 from configs.command_line.command import logs_folder
-from configs.command_line.program import OneLineParser, run_main
+from configs.command_line.program import OneLineParser, fail, run_main
 from configs.command_line.scripts import number, run_script
 from configs.keys import ConfigError
 from runs.sequential import FIRST_LOOK
+
+if TYPE_CHECKING:
+    from trials.report import Report
+    from trials.trial import Trial
 
 
 def main(arguments: list[str]) -> int:
@@ -120,22 +125,30 @@ def decide(options: Namespace) -> int:
         from trials.tasks import check_tasks
 
         check_tasks(arms)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-
     trial = Trial(logs_folder(arms[0].values["logs"]), arms, with_tasks)
     report = Report(options, trial)
-    with locked(trial.folder / "lock", report.say):
-        trial.remove_interrupted()
-        report.begin()
-        variants = trial.variants
-        for n_pairs in range(1, options.most + 1):
-            trial.train_pair(n_pairs - 1, variants)
-            variants = [each for each in variants if report.is_open(each, n_pairs)]
-            report.save()
-            if not variants:
-                break
-        return report.end()
+    try:
+        with locked(trial.folder / "lock", report.say):
+            trial.remove_interrupted()
+            report.begin()
+            train_pairs(trial, report, options.most)
+    except KeyboardInterrupt:
+        return fail("interrupted: the same command continues", code=130)
+    return report.end()
+
+
+def train_pairs(trial: "Trial", report: "Report", most: int) -> None:
+    """Train pairs until every variant has its answer."""
+    variants = trial.variants
+    for n_pairs in range(1, most + 1):
+        trial.train_pair(n_pairs - 1, variants)
+        variants = [each for each in variants if report.is_open(each, n_pairs)]
+        report.save()
+        if not variants:
+            break
 
 
 if __name__ == "__main__":
+    # SIGTERM ends the run that trains, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run_main(main)

@@ -67,7 +67,7 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
     is_first = [
         one["began"] < other["began"] for one, other in zip(base, own, strict=True)
     ]
-    assert is_first == [True, False, True]  # in turns
+    assert is_first == [False, True, False]  # in turns
 
     lost = own.pop()
     folder = path.parent / "runs" / lost["run"]
@@ -82,6 +82,15 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
     assert new["loss.valid"] == lost["loss.valid"]
     assert new["run"] != lost["run"]
     assert not folder.exists()
+
+
+def test_an_interrupted_trial_says_how_to_continue(words, monkeypatch, refusal):
+    def run_program(root, words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trials.trial.run_program", run_program)
+    line = refusal(trial.main, "model.n_layers=3", *words, code=130)
+    assert "the same command continues" in line
 
 
 def test_a_harmful_change_is_called_worse(words, forked, capsys):

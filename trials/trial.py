@@ -63,8 +63,9 @@ class Trial:
 
     def train_pair(self, pair: int, variants: Sequence[Arm]) -> None:
         """Train the missing runs of a pair. The base comes first in every other pair, because the
-        speed of a machine drifts."""
-        order = [self.base, *variants]
+        speed of a machine drifts; not in the first one, so that wrong code of the user fails at
+        once."""
+        order = [*variants, self.base]
         if pair % 2:
             order.reverse()
         for arm in order:
