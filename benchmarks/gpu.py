@@ -87,7 +87,7 @@ class Run:
                 for step in [step for step in running if step.is_over()]:
                     running.remove(step)
                     self.finish(step)
-                time.sleep(0.1)
+                time.sleep(0.2)
         finally:
             for step in running:
                 step.end()

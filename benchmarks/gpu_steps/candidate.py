@@ -18,6 +18,7 @@ from benchmarks.throughput import Model
 from benchmarks.turns import Measures
 from training.callbacks.speed import seconds_per_call
 from training.muon import Muon
+from training.objective import masks_of
 from training.tracking import be_quiet
 
 PROFILED_STEPS = 20
@@ -98,18 +99,20 @@ class Inspected(Model):
         network = self.configs.network.eval()
         batch = self.step.draw(self.stage)[0]
         assert batch.attention_mask is not None
-        inputs = batch.inputs[:N_WINDOWS]
-        documents = batch.attention_mask[:N_WINDOWS]
+        seq_len = batch.inputs.shape[1]
         norms = torch.zeros(2, device=self.device)
         autocast = self.configs.training.autocast
 
         with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-            logits = network(inputs, attention_mask=documents)
-            packed = logits.float().view(*inputs.shape, -1)
-            for window, numbers in enumerate(documents):
-                for number in range(1, int(numbers.max()) + 1):
-                    is_here = numbers == number
-                    alone = network(inputs[window, is_here][None]).float()
+            packed = network(batch.inputs, batch.positions, **masks_of(batch)).float()
+            for window, documents in enumerate(batch.attention_mask[:N_WINDOWS]):
+                places = batch.positions[window] - window * seq_len
+                for number in range(1, int(documents.max()) + 1):
+                    is_inside = documents == number
+                    is_here = is_inside[places]
+                    own_places = places[is_here] - is_inside.nonzero()[0]
+                    ids = batch.inputs[window, is_inside]
+                    alone = network(ids[None], own_places).float()
                     difference = packed[window, is_here] - alone
                     norms[0] += difference.square().sum()
                     norms[1] += alone.square().sum()

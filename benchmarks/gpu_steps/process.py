@@ -16,7 +16,7 @@ from runs.files import ROOT, write_json
 
 DRY_SECONDS = 120.0  # of processor time, which does not depend on other programs
 # of the time counts there too, or a step that waits would never end
-SHARE_OF_TIME = 0.1
+SHARE_OF_TIME = 0.02
 
 
 class StepProcess:

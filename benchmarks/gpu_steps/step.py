@@ -72,7 +72,8 @@ class Step:
         if not path.exists() and preset == GPU:
             write_atomically(path, play(40_000).encode())
         elif not path.exists():
-            write_documents(path, n_documents=100 if self.is_dry else 5_000)
+            size = (300, 50) if self.is_dry else (5_000, 2_000)
+            write_documents(path, *size)
         return str(path)
 
     def keys(self, preset: str, own: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from benchmarks import gpu
-from benchmarks.gpu_steps import correctness, process
+from benchmarks.gpu_steps import candidate, correctness, process, speed
 from benchmarks.gpu_steps.marks import MARKS, Mark, at_most
 from benchmarks.gpu_steps.plan import STEPS
 from benchmarks.gpu_steps.process import StepProcess, processor_seconds
@@ -52,6 +52,19 @@ def test_a_gradient_that_differs_fails_its_step(taken, monkeypatch):
 
     assert not step.passed
     assert dict(step.rows)["gpu, float32: gradients differ by"].endswith(": failed")
+
+
+def test_attention_across_documents_shows_in_their_logits(tmp_path, monkeypatch):
+    step = Step(tmp_path / "rows.json", 60.0, is_dry=True)
+    model = candidate.Inspected(speed.packing_models(step)[speed.PACKED])
+    for _ in range(30):
+        model.take()
+
+    right = model.difference_alone()
+    monkeypatch.setattr(candidate, "masks_of", lambda batch: {})
+
+    assert right < 1e-3
+    assert model.difference_alone() > max(1e-3, 10 * right)
 
 
 @pytest.fixture
