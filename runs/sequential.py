@@ -27,12 +27,12 @@ class Interval(NamedTuple):
 
     def answer(self, smallest: float, more_is_better: bool = False) -> str | None:
         """`better`, `worse`, `no difference` as large as `smallest`, or None if it is still open."""
+        if -smallest < self.low and self.high < smallest:
+            return "no difference"
         if self.high < 0:
             return "worse" if more_is_better else "better"
         if self.low > 0:
             return "better" if more_is_better else "worse"
-        if -smallest < self.low and self.high < smallest:
-            return "no difference"
         return None
 
 

@@ -73,8 +73,9 @@ def test_several_variants_have_wider_intervals():
     ("low", "high", "answer"),
     [
         (-0.03, -0.01, "better"),
-        (-0.002, -0.001, "better"),
+        (-0.002, -0.001, "no difference"),
         (0.001, 0.02, "worse"),
+        (-0.012, -0.001, "better"),
         (-0.009, 0.009, "no difference"),
         (0.0, 0.0, "no difference"),
         (-0.02, 0.005, None),
