@@ -13,7 +13,7 @@ from labml.configs import BaseConfigs, option
 from configs import annotated, hugging_face, strategies  # noqa: F401, they register options
 from configs.branch import Branch, derived_seed, is_reference, is_sharded
 from configs.data import DataConfigs
-from configs.keys import ConfigError, Key
+from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.training import ObjectiveConfigs, TrainingConfigs, layers_of
@@ -160,6 +160,7 @@ def network(c: Configs) -> "nn.Module":
 
 def objective_of(c: Configs) -> "MaskedObjective":
     """The objective; in chunks if the logits of a batch are many."""
+    from data.masking import n_masked_in
     from model import MaskedLanguageModel
     from training.chunked_objective import LOGITS_AT_ONCE, ChunkedObjective
     from training.objective import MaskedObjective
@@ -168,9 +169,12 @@ def objective_of(c: Configs) -> "MaskedObjective":
     if c.objective.pairs:
         return PairObjective(c.objective.loss)
     n_at_once = LOGITS_AT_ONCE // c.model.n_tokens
-    is_large = c.training.most_positions > n_at_once
-    if is_large and isinstance(c.network, MaskedLanguageModel):
-        return ChunkedObjective(c.objective.loss, n_at_once)
+    n = c.training.chars_per_step // c.training.grad_accum_steps // n_started()
+    for stage in c.training.all_stages:
+        n_masked = n_masked_in(stage.seq_len, stage.masking_prob)
+        is_large = n // stage.seq_len * n_masked > n_at_once
+        if is_large and isinstance(c.network, MaskedLanguageModel):
+            return ChunkedObjective(c.objective.loss, n_at_once)
     return MaskedObjective(c.objective.loss)
 
 
@@ -181,13 +185,8 @@ def update(c: Configs) -> "Update":
     if c.training.activation_checkpointing:
         from model.checkpointing import checkpoint_each
 
-        layers = layers_of(c.network)
-        if layers is None:
-            raise ConfigError(
-                "training.activation_checkpointing needs a model with encoder.layers: use more"
-                " training.grad_accum_steps"
-            )
-        checkpoint_each(layers)
+        key = "training.activation_checkpointing"
+        checkpoint_each(layers_of(c.network, key, "training.grad_accum_steps"))
     return in_all_processes(Update)(
         c.network,
         objective_of(c),

@@ -11,7 +11,6 @@ from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import ConfigError, Key, Share
-from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from training.schedule import Stage, masking_rates
 
@@ -152,7 +151,6 @@ class TrainingConfigs(Branch):
 
     network: "nn.Module"
     all_stages: list[Stage]
-    most_positions: int  # that a batch of a process has
     autocast: bool
 
 
@@ -173,17 +171,6 @@ def all_stages(c: TrainingConfigs) -> list[Stage]:
     ]
 
 
-@option(TrainingConfigs.most_positions)
-def most_positions(c: TrainingConfigs) -> int:
-    from data.masking import n_masked_in
-
-    n_tokens = c.chars_per_step // c.grad_accum_steps // n_started()
-    return max(
-        n_tokens // stage.seq_len * n_masked_in(stage.seq_len, stage.masking_prob)
-        for stage in c.all_stages
-    )
-
-
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
     """Whether to compute in bfloat16. `auto` does on GPUs that have it, and for long vectors on
@@ -199,8 +186,13 @@ def autocast(c: TrainingConfigs) -> bool:
     return has_bfloat16(device) and (gains or device.type == "cuda")
 
 
-def layers_of(network: "nn.Module") -> "nn.ModuleList | None":
-    return getattr(getattr(network, "encoder", None), "layers", None)
+def layers_of(network: "nn.Module", needed_by: str, instead: str) -> "nn.ModuleList":
+    layers = getattr(getattr(network, "encoder", None), "layers", None)
+    if layers is None:
+        raise ConfigError(
+            f"{needed_by} needs a model with encoder.layers: use {instead}"
+        )
+    return layers
 
 
 @option(TrainingConfigs.optimizer)
@@ -210,11 +202,7 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
     """
     from training.muon import Muon
 
-    layers = layers_of(c.network)
-    if layers is None:
-        raise ConfigError(
-            "training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw"
-        )
+    layers = layers_of(c.network, "training.optimizer=muon", "training.optimizer=adamw")
     matrices = [weight for weight in layers.parameters() if weight.ndim == 2]
     by_muon = in_all_processes(Muon)(
         matrices,
