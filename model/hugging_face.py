@@ -107,6 +107,7 @@ class HuggingFaceEncoder(nn.Module):
         self.d_model: int = config.hidden_size
         lists = [each for each in base.modules() if isinstance(each, nn.ModuleList)]
         self.layers = max(lists, key=len)
+        self.n_layers: int = config.num_hidden_layers  # ALBERT repeats one
         self.embedding: Any = base.get_input_embeddings()
         self.first_position = first_position(base)
         self.sliding_window: int | None = getattr(config, "sliding_window", None)

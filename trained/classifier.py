@@ -44,7 +44,8 @@ class Classifier(nn.Module):
         self.model = model
         self.kind = kind
         self.longest = longest
-        self.n_layers = len(model.encoder.layers) + 1
+        encoder = model.encoder
+        self.n_layers = getattr(encoder, "n_layers", len(encoder.layers)) + 1
         n_tokens = len(model.encoder.embedding.weight)
         self.d_model = model.encoder.d_model
         self.reads_surprise = n_tokens <= LARGEST_ALPHABET

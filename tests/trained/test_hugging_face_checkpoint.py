@@ -360,6 +360,7 @@ def test_strategies_mask_whole_words(folder, start, lines_file):
 
 
 @pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("name", [*CLASSES, *OTHERS], indirect=True)
 def test_a_run_becomes_a_classifier(folder, start, tmp_path, printed, refusal):
     """Which is complete without the run and the checkpoint."""
     csv_file = csv_of_animals(tmp_path / "animals.csv")
