@@ -18,13 +18,17 @@ class Entry(NamedTuple):
     is_alone: bool = True  # whether it measures time, so that nothing may run beside it
 
 
+def beside(take: Callable[[Step], None], most: float) -> Entry:
+    return Entry(take, least=20, most=most, is_alone=False)
+
+
 STEPS = {
     "environment": Entry(correctness.environment, 10, 120),
-    "compile": Entry(speed.compiling, 20, 240, is_alone=False),
-    "tests": Entry(correctness.tests, 20, 180, is_alone=False),
-    "agreement": Entry(correctness.agreement, 20, 180, is_alone=False),
-    "loop": Entry(training.loop, 20, 180, is_alone=False),
-    "resume": Entry(correctness.resumed, 20, 180, is_alone=False),
+    "compile": beside(speed.compiling, 240),
+    "tests": beside(correctness.tests, 180),
+    "agreement": beside(correctness.agreement, 180),
+    "loop": beside(training.loop, 180),
+    "resume": beside(correctness.resumed, 180),
     "base": Entry(speed.base, 30, 180),
     "annotated": Entry(speed.annotated, 20, 120),
     "packing": Entry(speed.packing, 20, 120),

@@ -34,9 +34,12 @@ class StepProcess:
         write_json(rows, {"passed": False, "rows": [], "figures": {}})
         module = [sys.executable, "-m", "benchmarks.gpu_steps"]
         words = [name, str(rows), f"{seconds:g}"] + ["--dry-run"] * is_dry
-        # all steps share compiled code; tiny shapes gain nothing from threads
-        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
-        if is_dry:
+        # all steps share compiled code, and several models compile at once
+        own = {
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "4",
+        }
+        if is_dry:  # tiny shapes gain nothing from threads
             own = {"OMP_NUM_THREADS": "1"}
         with open(self.path.with_suffix(".log"), "w") as output:
             self.process = subprocess.Popen(
