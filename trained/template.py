@@ -118,7 +118,7 @@ class Template:
         are computed on demand, in quadratic time.
         """
         vocabulary = self.vocabulary
-        # otherwise each word has one, also at the beginning of a line
+        # without a token for a space, each word has one, also at the beginning of a line
         has_spaces = vocabulary.is_characters or len(vocabulary.encode(" ")) > 0
         text = ""
         offsets: list[Iterator[int]] = []

@@ -36,16 +36,22 @@ def extended(content: Mapping[str, Any], text: str, n: int, n_rows: int) -> Exte
     name_of = {chr(FIRST + i): token for token, i in ids.items()}
     pieces = {token: [i] for token, i in ids.items()}
     unknown = ids.get(unknown_of(content["model"]) or "")
+    scores = dict(model["vocab"]) if isinstance(model["vocab"], list) else {}
     found = merges(words_of(tokenizer, text[:MOST], unknown), n)
     for number, (first, second) in enumerate(found):
         parts = [name_of[first], name_of[second]]
         name = parts[0] + parts[1].removeprefix(prefix)
         name_of[first + second] = name
-        if name not in pieces:
-            # no two equal ones, so that segmentations of a word do not tie
+        if name in pieces:
+            continue
+        if scores:
+            # no two equal preferences, so that segmentations of a word do not tie
             preference = PREFERENCE * (2 - number / n)
-            add(model, name, parts, n_rows + len(pieces) - len(ids), preference)
-            pieces[name] = pieces[parts[0]] + pieces[parts[1]]
+            scores[name] = scores[parts[0]] + scores[parts[1]] + preference
+            model["vocab"].append([name, scores[name]])
+        else:
+            add(model, name, parts, n_rows + len(pieces) - len(ids))
+        pieces[name] = pieces[parts[0]] + pieces[parts[1]]
     new = {token: pieces[token] for token in list(pieces)[len(ids) :]}
     return Extended({**content, "model": model}, new)
 
@@ -85,16 +91,10 @@ def fill(vocab: Any, ids: Mapping[str, int], n_rows: int) -> None:
         vocab.append([names.get(i, f"[row {i}]"), least])
 
 
-def add(
-    model: dict[str, Any], name: str, parts: list[str], i: int, preference: float
-) -> None:
-    """Add a token with the id `i`, which its parts make, to the model of a tokenizer.json."""
-    vocab = model["vocab"]
-    if isinstance(vocab, list):
-        scores = dict(vocab)
-        vocab.append([name, scores[parts[0]] + scores[parts[1]] + preference])
-        return
-    vocab[name] = i
+def add(model: dict[str, Any], name: str, parts: list[str], i: int) -> None:
+    """Add a token with the id `i`, which its parts make, to the WordPiece or BPE of a
+    tokenizer.json."""
+    model["vocab"][name] = i
     if "merges" in model:
         is_text = model["merges"] and isinstance(model["merges"][0], str)
         model["merges"].append(" ".join(parts) if is_text else parts)
