@@ -14,6 +14,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,10 +25,12 @@ from configs.hugging_face import ARCHITECTURE
 from configs.keys import ConfigError
 from data.tasks.task import LABELS, NUMBER, PAIR, WORDS
 from runs.find import find_run
-from trained import trackers, vectors
+from runs.run_folder import RunFolder
+from trained import vectors
 from trained.load import Trained, load
 from trained.model_card import SENTENCE_TRANSFORMERS
 from trained.saved_classifier import check_new, is_classifier, load_classifier
+from training import trackers
 
 
 def main(arguments: list[str]) -> int:
@@ -134,6 +137,10 @@ def to_small_onnx(trained: Trained, file: Path) -> None:
     quantize(file)
 
 
+def to_tracker(track: Callable[..., None], run: RunFolder, path: Path) -> None:
+    track(run, path, run.metrics())
+
+
 OF_MODELS = {
     "huggingface": to_hugging_face,
     "onnx": to_onnx,
@@ -142,9 +149,9 @@ OF_MODELS = {
 FORMATS: dict[str, Callable[..., None]] = {
     **OF_MODELS,
     SENTENCE_TRANSFORMERS: to_sentence_transformers,
-    "tensorboard": trackers.to_tensorboard,
-    "wandb": trackers.to_wandb,
-    "csv": trackers.to_csv,
+    "tensorboard": partial(to_tracker, trackers.to_tensorboard),
+    "wandb": partial(to_tracker, trackers.to_wandb),
+    "csv": partial(to_tracker, trackers.to_csv),
 }
 
 

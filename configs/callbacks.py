@@ -34,6 +34,7 @@ from training.callbacks.evaluation_budget import EvaluationBudget
 from training.callbacks.health_checks import MASKED_BY, HealthChecks
 from training.callbacks.history import History
 from training.callbacks.knobs import KnobPanel
+from training.callbacks.other_trackers import OtherTracker
 from training.callbacks.pair_accuracy import PairAccuracy
 from training.callbacks.per_character import PerCharacter
 from training.callbacks.recorder import Recorder
@@ -71,6 +72,9 @@ def callbacks_of(
         references = References(c.data.loaded, losses, why_not=why_not)
         callbacks.append(ReferenceLosses(run, references))
         callbacks.append(recorder(c, run))
+        callbacks += [
+            OtherTracker(run, name) for name in dict.fromkeys(c.tracking.also)
+        ]
     elif is_parallel:
         callbacks.append(in_all_processes(RowWriter)())
 

@@ -10,6 +10,7 @@ from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from training.marks import mark_of
 from training.schedule import masking_rates
+from training.trackers import TRACKERS
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 ROW_KEYS = ("until", "seq_len", "masking_prob")
@@ -64,6 +65,11 @@ def check(values: dict[str, Any]) -> None:
             mark_of(mark)
         except ValueError as error:
             raise ConfigError(f"checkpoint.keep_at: {error}") from error
+    for name in values["tracking.also"]:
+        if name not in tuple(TRACKERS):
+            raise ConfigError(
+                f"tracking.also: {name} is not one of {', '.join(TRACKERS)}"
+            )
     for reference in values["callbacks"]:
         _check_reference("callbacks", reference)
     if values["data.batches"]:

@@ -20,6 +20,7 @@ from configs.training import ObjectiveConfigs, TrainingConfigs, layers_of
 from distributed.launch import local_rank, n_started
 from distributed.substitutes import in_all_processes
 from training.schedule import Schedule
+from training.trackers import TRACKERS
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,19 @@ class SampleConfigs(Branch):
     prompts: Annotated[
         list,
         Key("texts for the samples; empty: lines of the validation text", resume=True),
+    ] = []
+
+
+class TrackingConfigs(Branch):
+    """Keys `tracking.*`."""
+
+    also: Annotated[
+        list,
+        Key(
+            f"other trackers that get each row: any of {', '.join(TRACKERS)}",
+            resume=True,
+            compared=False,
+        ),
     ] = []
 
 
@@ -96,6 +110,7 @@ class Configs(BaseConfigs):
     training: TrainingConfigs
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
+    tracking: TrackingConfigs
 
     torch_device: "torch.device"
     network: "nn.Module"

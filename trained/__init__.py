@@ -2,6 +2,5 @@
 
 import os
 
-# Libraries that exports use would contact their makers. They read these when they are imported.
+# onnxruntime would contact its makers. It reads this when it is imported.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-os.environ["WANDB_ERROR_REPORTING"] = "false"

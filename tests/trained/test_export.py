@@ -10,7 +10,7 @@ from wandb import env
 
 from export import main
 from tests.conftest import written
-from trained.trackers import log, to_tensorboard, to_wandb
+from training.trackers import log, to_tensorboard, to_wandb
 
 
 def words(trained, *others):
@@ -95,7 +95,7 @@ def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(
 def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    to_tensorboard(plain.run, tmp_path / "board")
+    to_tensorboard(plain.run, tmp_path / "board", plain.run.metrics())
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
 
@@ -109,7 +109,7 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
 
 
 def test_wandb_writes_an_offline_run(plain, tmp_path):
-    to_wandb(plain.run, tmp_path / "wandb")
+    to_wandb(plain.run, tmp_path / "wandb", plain.run.metrics())
     (file,) = tmp_path.rglob("*.wandb")
     (text,) = tmp_path.rglob("offline-run-*/files/log.txt")
 
