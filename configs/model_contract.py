@@ -39,9 +39,11 @@ def check_length(model: nn.Module, c: Any) -> None:
     longest = longest_windows(c)
     max_seq_len: Any = getattr(model, "max_seq_len", longest)
     if longest > max_seq_len:
+        too_long = f"training.stages has windows of {longest:,}: shorten them"
+        if longest == WINDOW_LEN:
+            too_long = f"the validation of every model has windows of {longest:,}"
         raise ConfigError(
-            f"{c.name_of('model.architecture')}: it reads at most {max_seq_len:,} tokens, but the"
-            f" longest windows of training.stages and of the validation have {longest:,}"
+            f"{c.name_of('model.architecture')}: it reads at most {max_seq_len:,} tokens, but {too_long}"
         )
 
 

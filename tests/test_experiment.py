@@ -204,7 +204,7 @@ WRONG = {
     "FOLIO_TINY_SHAKESPEARE: cannot read": {"data.corpus": "tiny_shakespeare"},
     "heads of even size": {"model.d_model": 12, "model.n_heads": 4},
     "model.d_model=9 is odd": LABML | {"model.d_model": 9, "model.n_heads": 3},
-    "reads at most 5,000": LABML
+    "reads at most 5,000 tokens, but training.stages has windows of 8,192": LABML
     | {"training.stages": [{"until": 1.0, "seq_len": 8_192}]},
     "too few for windows": {"training.stages": [{"until": 1.0, "seq_len": 65_536}]},
     "sample.prompts: the character 'Ω'": {

@@ -121,7 +121,7 @@ def converted(name: str) -> str:
         from transformers import AutoTokenizer
 
         tokenizer: Any = AutoTokenizer.from_pretrained(name)
-        return tokenizer.backend_tokenizer.to_str()
+        content = tokenizer.backend_tokenizer.to_str()
     except ModuleNotFoundError as error:
         raise TokensError(
             f"data.tokens: {name!r} has no tokenizer.json: pip install transformers to read it"
@@ -130,6 +130,12 @@ def converted(name: str) -> str:
         raise TokensError(
             f"data.tokens: {name!r} has no tokenizer ({reason_of(error)})"
         ) from error
+    # transformers makes an empty tokenizer if it knows the model's class
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise TokensError(
+            f"data.tokens: {name!r} has no tokenizer: write it there with save_pretrained"
+        )
+    return content
 
 
 def check_merges(model: Mapping[str, Any]) -> None:

@@ -51,7 +51,11 @@ def test_a_folder_of_an_earlier_format_is_converted(tmp_path):
     assert vocabulary.decode(vocabulary.encode("The cat sat!")) == " the cat sat!"
 
 
-def test_a_folder_without_a_tokenizer_is_one_line(tmp_path):
+@pytest.mark.parametrize("model", [None, "bert", "roberta"])
+def test_a_folder_without_a_tokenizer_is_one_line(tmp_path, model):
+    if model:  # of which transformers would make an empty one
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
+
     with pytest.raises(CorpusError, match="has no tokenizer") as raised:
         read_tokenizer(tmp_path)
 
