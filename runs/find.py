@@ -33,6 +33,12 @@ def find_run(name: str, logs: Path) -> RunFolder:
     with suppress(OSError):  # the name may be too long for a path
         if any(Path(name, file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
+        folder = name.removeprefix("hf:")
+        if Path(folder, "config.json").is_file():
+            raise RunFolderError(
+                f"{name!r} is a checkpoint of Hugging Face, not a run: make one with python"
+                f" experiment.py --init-from hf:{folder} data.corpus=PATH training.max_steps=0"
+            )
 
     whole, at, kept = name.rpartition("@")
     if at:

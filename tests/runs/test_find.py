@@ -55,6 +55,14 @@ def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message)
     assert len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize("prefix", ["", "hf:"])
+def test_a_checkpoint_is_told_from_a_run(logs, prefix):
+    (logs / "config.json").touch()
+
+    with one_line(RunFolderError, f"make one with .* --init-from hf:{logs} "):
+        find_run(f"{prefix}{logs}", logs)
+
+
 @pytest.mark.parametrize("logs", [".", "loop", "x" * 5_000, "file"])
 def test_logs_without_runs_are_one_line_that_says_how_to_create_one(tmp_path, logs):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
