@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 from configs.command_line.command import logs_folder
 from configs.command_line.program import OneLineParser, fail, run_main
 from configs.command_line.scripts import number, run_script
+from configs.hugging_face import PREFIX
 from configs.keys import ConfigError
+from runs.find import find_run
 from runs.sequential import FIRST_LOOK
 
 if TYPE_CHECKING:
@@ -112,8 +114,13 @@ def decide(options: Namespace) -> int:
     if options.by not in METRICS:
         raise ConfigError(f"--by {options.by}: choose one of {', '.join(METRICS)}")
     base = [f"--preset={options.preset}"] if options.preset else []
-    if options.init_from:
-        base = [f"--init-from={options.init_from}"]
+    start = options.init_from
+    if start and not start.startswith(PREFIX):
+        # its name would not be known in the folder of the trial
+        run = find_run(start, logs_folder("logs"))
+        start = f"{run.path}{run.suffix}"
+    if start:
+        base = [f"--init-from={start}"]
     if options.holdout:
         values = arm(options.against, options.both, base).values
         options.both.append(f"data.corpus={held_out(values)}")

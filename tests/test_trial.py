@@ -115,12 +115,14 @@ def test_a_harmful_change_is_called_worse(words, forked, capsys):
         (["seed=7"], "share seeds"),
         (["model.n_layers=2", "--by", "beauty"], "choose one of"),
         (["commit=0123"], "no such commit"),
+        (["model.dropout=0.1", "--init-from", "nothing"], "nothing"),
         (["model.n_layers=2", "--both", "data.corpus=README.md", "--tasks"], "tasks"),
         (["model.n_layers=2", "--most", "2"], "at least 3"),
     ],
 )
 def test_wrong_words_are_refused_before_any_training(arguments, message, refusal):
-    line = refusal(trial.main, *arguments, "--preset", "quick", before="")
+    preset = [] if "--init-from" in arguments else ["--preset", "quick"]
+    line = refusal(trial.main, *arguments, *preset, before="")
     assert message in line
 
 
