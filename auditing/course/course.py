@@ -19,9 +19,8 @@ from auditing.process import TargetProcess
 FOLDER = Path(__file__).with_name("exercises")
 EXERCISES = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.py"))}
 IDS: dict[str, Any] = {"n_tokens": 69, "mask": 66, "padding": 65, "special": (67, 68)}
-# Tokens that are added to windows of 128: 15% of them is just below an integer, so a count may be
-# rounded to the nearest or up.
-WIDER = (5, 11, 18, 25)
+# Of the main text: 15% is just below an integer, so a count may be rounded to the nearest or up.
+WIDTHS = (133, 139, 146, 153)
 PROGRESS = "progress.json"  # the names of the exercises that are passed
 SECONDS = 60.0  # the time limit of each call of a masker
 SERVICE = "auditing.course.symptoms"
@@ -118,6 +117,8 @@ def judge(call: Call, seed: int) -> list[Finding]:
     The texts, their width and the draws follow the seed. Raises TargetError if it does not mask.
     """
     options = MaskOptions("tensor", **IDS, ignored=-100, recipe="BERT", seed=seed)
-    measured = measure(call, options, WIDER[seed % len(WIDER)])
+    width = WIDTHS[seed % len(WIDTHS)]
+    others = {"long": 4 * width, "padded": width // 2, "short": 7}
+    measured = measure(call, options, main=width, **others)
     findings = audit_measured(measured, "mask").findings
     return [each for each in findings if each.verdict != Verdict.OK]

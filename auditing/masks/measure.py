@@ -91,13 +91,13 @@ class Measurement:
         return ""
 
 
-def measure(call: Call, options: MaskOptions, wider: int = 0) -> Measured:
-    """Measure a masker. All but the short windows are `wider` tokens wider than usual.
+def measure(call: Call, options: MaskOptions, **widths: int) -> Measured:
+    """Measure a masker. `widths` are those of texts with other windows than usual.
 
     Raises TargetError if it cannot be called, or does not mask.
     """
     target = Measurement(call, options)
-    target.write("main", POOL, WIDTH + wider)
+    target.write("main", POOL, widths.get("main", WIDTH))
     workers = []
     if options.workers:  # first: a masker's own generator is still unused
         workers = [target.in_workers(options.workers) for _ in range(2)]
@@ -111,9 +111,7 @@ def measure(call: Call, options: MaskOptions, wider: int = 0) -> Measured:
     for name, (n_windows, width, passes) in OTHERS.items():
         if name == "padded" and target.facts.tokens.padding is None:
             continue
-        if name != "short":
-            width += wider
-        target.write(name, n_windows, width)
+        target.write(name, n_windows, widths.get(name, width))
         rows = np.tile(np.arange(n_windows), passes).reshape(-1, OTHER_BATCH)
         # With the conventions that the main text showed.
         others[name] = replace(
