@@ -35,8 +35,6 @@ Table = Sequence[Mapping[str, str]]  # rows: heading -> cell
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
     "seconds": "training time per run",
-    "steps": "training steps per run",
-    "draws": "draws of labels per run",
     "repeats": "rounds; each measures every candidate once",
     "minutes": "minutes in all",
     "megabytes": "size of the text",

@@ -42,20 +42,18 @@ def run_trials(
     seeds: int,
     measure: Callable[[RunFolder], dict[str, Any]],
     seconds_per_run: float,
-    **facts: Any,
 ) -> list[Trial]:
     """Train and measure every variant with every seed; returns the trials with their results.
 
     The keys of a variant come on top of COMMON. `path` is that of the benchmark's results;
-    `seconds_per_run` is the expected duration; `facts` also decide a result. Raises RuntimeError if
-    a run fails.
+    `seconds_per_run` is the expected duration. Raises RuntimeError if a run fails.
     """
     here = machine()
     # without its options, because the keys of a trial contain them
     benchmark = path.name.partition("-")[0]
     version = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     folder = RUNS / path.parent.name / benchmark / version
-    trials = trials_by_file(folder, variants, seeds, facts)
+    trials = trials_by_file(folder, variants, seeds)
 
     left = sum(not file.exists() for file in trials)
     print(
@@ -94,9 +92,7 @@ def run_trials(
     return rows
 
 
-def trials_by_file(
-    folder: Path, variants: Variants, seeds: int, facts: dict[str, Any]
-) -> dict[Path, Trial]:
+def trials_by_file(folder: Path, variants: Variants, seeds: int) -> dict[Path, Trial]:
     """All trials, each with the file of its result."""
     trials: dict[Path, Trial] = {}
     for seed in range(
@@ -107,7 +103,6 @@ def trials_by_file(
                 "variant": name,
                 "seed": seed,
                 "keys": COMMON | keys,
-                **facts,
             }
             digest = hashlib.sha256(
                 json.dumps(trial, sort_keys=True).encode()
@@ -163,7 +158,6 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
     shutil.rmtree(run.checkpoints)
     return trial | {
         "results": results,
-        "compiled": "\ncompiled in " in output,
         "wall_seconds": round(time.monotonic() - began, 1),
         # if the code changed meanwhile
         "commit": before if commit() == before else f"{before.rstrip('+')}+",

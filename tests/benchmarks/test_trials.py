@@ -28,7 +28,6 @@ def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, text_file, here)
     )
 
     assert row["results"]["chars"] == 2 * TINY["training.chars_per_step"]
-    assert not row["compiled"]
     assert row["commit"] == "1234567"
 
     (run,) = (tmp_path / "runs" / "trial").iterdir()
@@ -64,20 +63,17 @@ def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones(
     tmp_path, trained
 ):
     variants = SMALL | {"large": {"data.corpus": "play", "training.evaluations": 2}}
-    rows = run_trials(tmp_path / "results", variants, 2, last_losses, 1.0, labels=64)
+    rows = run_trials(tmp_path / "results", variants, 2, last_losses, 1.0)
 
     assert trained == [("small", 0), ("large", 0), ("small", 1), ("large", 1)]
     assert [row["keys"]["training.evaluations"] for row in rows] == [1, 2, 1, 2]
-    assert rows[0]["labels"] == 64
 
 
 def test_an_interrupted_comparison_continues_where_it_stopped(
     tmp_path, here, trained, capsys
 ):
-    def run(variants=SMALL, seeds=2, **facts):
-        return run_trials(
-            tmp_path / "results", variants, seeds, last_losses, 1.0, **facts
-        )
+    def run(variants=SMALL, seeds=2):
+        return run_trials(tmp_path / "results", variants, seeds, last_losses, 1.0)
 
     first = run(seeds=1)
 
@@ -89,11 +85,10 @@ def test_an_interrupted_comparison_continues_where_it_stopped(
     assert "finished runs are kept in" in output
 
     run({"small": SMALL["small"] | {"training.max_steps": 1}})
-    run(labels=16)
     here["commit"] = "7654321"
     run()
 
-    assert len(trained) == 8
+    assert len(trained) == 6
 
 
 @pytest.mark.parametrize("commit", ["1234567+", "7654321"])
