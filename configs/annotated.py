@@ -41,7 +41,7 @@ def labml_transformer(c: ModelConfigs, src_embed: str) -> "nn.Module":
         raise ConfigError(
             f"model.d_model={c.d_model} is odd: the positions of labml_nn need pairs"
         )
-    parts = TransformerConfigs()
+    parts: Any = TransformerConfigs()
     parts.n_src_vocab = parts.n_tgt_vocab = c.n_tokens
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
         setattr(parts, key, getattr(c, key))

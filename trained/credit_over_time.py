@@ -1,6 +1,7 @@
 """Which characters a run believes to matter, against those that do, over the course of its training."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from configs.devices import best_device
 from configs.keys import ConfigError
@@ -30,12 +31,11 @@ def print_credit(runs: Sequence[RunFolder]) -> None:
         if targets is None:
             print("computing the exact influences (minutes)", flush=True)
             targets = targets_of(data.validation_set, trained.vocabulary)
-        rows = []
+        rows: list[dict[str, Any]] = []
         print(f"\n{run.name}\n  characters      overlap           wasted")
         for each in checkpoints_of(run):
             model = load(each, best_device()).model
-            row = {"chars": trained_tokens(each)}
-            row |= credit(model, targets)
+            row = {"chars": trained_tokens(each), **credit(model, targets)}
             rows.append(row)
             overlap = with_error(f"{row['overlap']:.3f}", row["overlap_stderr"])
             wasted = with_error(f"{row['wasted']:.3f}", row["wasted_stderr"])
