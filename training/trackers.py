@@ -171,11 +171,15 @@ def log(run: RunFolder) -> str:
 
 
 def arriving(run: RunFolder, answers: IO[str]) -> Iterator[dict[str, Any]]:
-    """The rows from before the run was resumed, then those of standard input."""
-    yield from run.metrics()
+    """The rows that the run has, then the later ones of standard input."""
+    rows = run.metrics()
+    last = rows[-1]["step"] if rows else -1
+    yield from rows
     print(READY, file=answers)
     os.nice(10)  # training comes first
-    yield from map(json.loads, sys.stdin)
+    for row in map(json.loads, sys.stdin):
+        if row["step"] > last:
+            yield row
 
 
 def main(name: str, folder: str) -> int:

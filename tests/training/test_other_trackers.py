@@ -3,10 +3,13 @@
 import csv
 import signal
 import struct
+import subprocess
+import sys
 
 import pytest
 
 import experiment
+from runs.files import ROOT, to_json
 from tests.conftest import config_file, only_run, written
 from training.trackers import TRACKERS
 
@@ -164,15 +167,32 @@ def test_a_missing_tracker_costs_a_line(words, tmp_path, printed, monkeypatch):
 
 
 def test_a_tracker_that_hangs_costs_a_line(words, tmp_path, printed, monkeypatch):
-    """It takes rows, and does not end."""
+    """It neither starts nor ends."""
     (tmp_path / "packages").mkdir()
     hanging = "import signal; signal.pause()"
     written(tmp_path / "packages" / "wandb.py", hanging)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
-    monkeypatch.setattr("training.callbacks.other_trackers.SECONDS_TO_START", 0.5)
+    for name in ("SECONDS_TO_START", "SECONDS_TO_END"):
+        monkeypatch.setattr(f"training.callbacks.other_trackers.{name}", 0.1)
     output = printed(experiment.main, *words("wandb"))
 
-    assert output.count("tracking.also: wandb: no answer within") == 1
+    assert output.count("tracking.also: wandb: it does not answer; the run") == 1
+
+
+def test_a_tracker_that_is_slow_to_start_gets_each_row_once(train):
+    """It finds rows in the file of the run that are waiting for it too."""
+    run = train(training__max_steps=8, training__evaluations=4).run
+    waiting = "".join(f"{to_json(row)}\n" for row in run.metrics())
+    lines = run.metrics_path.read_text().splitlines(keepends=True)
+    run.metrics_path.write_text("".join(lines[:3]))
+
+    words = [sys.executable, "-m", "training.trackers", "csv", str(run.path)]
+    program = subprocess.run(
+        words, input=waiting, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert program.stdout == "ready\n"
+    assert [step for step, _ in steps_in_csv(run)] == [2, 4, 6, 8]
 
 
 def test_an_unknown_tracker_is_refused(words, refusal):

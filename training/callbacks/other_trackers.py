@@ -14,9 +14,10 @@ from training.callbacks.callback import Callback, Row, Weights
 from training.loop import Trainer
 from training.trackers import READY
 
-SECONDS_TO_START = 60.0
+SECONDS_TO_START = 30.0  # after that, its rows wait for it
 SECONDS_TO_END = 10.0
 ENDED = "it has ended"
+LATE = "it does not answer"
 
 
 class OtherTracker(Callback):
@@ -45,7 +46,7 @@ class OtherTracker(Callback):
                 start_new_session=True,  # Ctrl-C is for the run
             )
         answer = self._answer(SECONDS_TO_START) if self.process else READY
-        if answer != READY:
+        if answer not in (READY, LATE):
             self._leave(trainer, answer)
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
@@ -58,7 +59,7 @@ class OtherTracker(Callback):
             if os.write(rows, line) < len(line):
                 raise BlockingIOError
         except BrokenPipeError:
-            self._leave(trainer, self._answer(SECONDS_TO_END))
+            self._leave(trainer, self._last_answer())
         except BlockingIOError:
             self._leave(trainer, "it takes no rows")
 
@@ -66,18 +67,24 @@ class OtherTracker(Callback):
         if self.process is None:
             return
         self.process.stdin.close()
-        answer = self._answer(SECONDS_TO_END)
+        answer = self._last_answer()
         with suppress(subprocess.TimeoutExpired):
             if answer == ENDED and self.process.wait(SECONDS_TO_END) == 0:
                 return
         self._leave(trainer, answer)
 
+    def _last_answer(self) -> str:
+        answer = self._answer(SECONDS_TO_END)
+        # of a process that was slow to start
+        return self._answer(SECONDS_TO_END) if answer == READY else answer
+
     def _answer(self, seconds: float) -> str:
-        """The line that the process writes within `seconds`, or else why it writes none."""
+        """The last line that the process has written, or else why it has written none."""
         answers = self.process.stdout
         if not select([answers], [], [], seconds)[0]:
-            return f"no answer within {seconds:.0f} s"
-        return os.read(answers.fileno(), 4096).decode().strip() or ENDED
+            return LATE
+        text = os.read(answers.fileno(), 4096).decode().strip()
+        return text.splitlines()[-1] if text else ENDED
 
     def _leave(self, trainer: Trainer, why: str) -> None:
         with suppress(ProcessLookupError):
