@@ -15,7 +15,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from tests.tokenizers import wordpiece
+from tests.tokenizers import BERT_SPECIAL, wordpiece
 
 SHAPE = {
     "hidden_size": 32,
@@ -27,37 +27,48 @@ SHAPE = {
 }
 # the mask takes the space before it
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
-NAMES = {
-    "pad_token": 0,
-    "unk_token": 1,
-    "cls_token": 2,
-    "sep_token": 3,
-    "mask_token": 4,
-}
 
 
 def of_bert(text):
+    return with_bert_tokens(wordpiece(text))
+
+
+def of_modernbert(text):
+    """Byte-level, with BERT's special tokens, of which it never uses [UNK]."""
+    new = byte_level(text, BERT_SPECIAL)
+    ids = [(token, new.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    new.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ids
+    )
+    return with_bert_tokens(new)
+
+
+def of_roberta(text):
+    """Byte-level, with RoBERTa's special tokens."""
+    return with_roberta_tokens(byte_level(text, ROBERTA))
+
+
+def byte_level(text, special):
+    new = Tokenizer(models.BPE())
+    new.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    new.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=special, initial_alphabet=alphabet
+    )
+    new.train_from_iterator([text], trainer)
+    return new
+
+
+def with_bert_tokens(tokenizer):
     return PreTrainedTokenizerFast(
-        tokenizer_object=wordpiece(text),
+        tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
     )
-
-
-def of_roberta(text):
-    """Byte-level, with RoBERTa's special tokens."""
-    new = Tokenizer(models.BPE())
-    new.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    new.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=ROBERTA, initial_alphabet=alphabet
-    )
-    new.train_from_iterator([text], trainer)
-    return with_roberta_tokens(new)
 
 
 def of_camembert(text):
@@ -107,13 +118,13 @@ CLASSES = {  # the class, its tokenizer, and the settings that differ
     "electra": ("ElectraForMaskedLM", of_bert, {"embedding_size": 16}),
     "modernbert": (
         "ModernBertForMaskedLM",
-        of_roberta,
+        of_modernbert,
         # the layers alternate between local and global attention
         {
             "local_attention": 8,
             "global_attn_every_n_layers": 2,
             "num_hidden_layers": 3,
-            **dict.fromkeys(("pad_token_id",), 1),
+            "pad_token_id": 0,
         },
     ),
     "roberta": roberta("Roberta"),

@@ -23,7 +23,8 @@ def special_rows(
         special[UNK] = ids[unknown_of(content["model"]) or UNK]
     used = {ids[token] for token in tokens if token not in special}
     used.update(special.values())
-    names = {i: token for token, i in ids.items()}
+    # an unused token with a name of Folio's own, such as ModernBERT's [UNK], is a row like others
+    names = {i: token for token, i in ids.items() if token not in {UNK, *named}}
     for i in sorted(set(range(n_rows)) - used):
         special[names.get(i, f"[row {i}]")] = i
     return special
