@@ -41,12 +41,13 @@ def labml_transformer(c: ModelConfigs, src_embed: str) -> "nn.Module":
         raise ConfigError(
             f"model.d_model={c.d_model} is odd: the positions of labml_nn need pairs"
         )
-    parts: Any = TransformerConfigs()
+    parts = TransformerConfigs()
     parts.n_src_vocab = parts.n_tgt_vocab = c.n_tokens
-    for key in ("d_model", "n_heads", "n_layers", "dropout"):
-        setattr(parts, key, getattr(c, key))
+    shared = ("d_model", "n_heads", "n_layers", "dropout")
+    values = {key: getattr(c, key) for key in shared}
+    for key, value in {**values, "src_embed": src_embed}.items():
+        setattr(parts, key, value)
     parts.ffn.d_ff = c.d_ff
-    parts.src_embed = src_embed
     model = LabmlTransformer(
         encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator
     )
