@@ -7,7 +7,6 @@ import torch
 
 from tests.model.conftest import INPUTS, built
 
-
 SIZES = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2}
 
 
