@@ -36,7 +36,6 @@ from runs.files import write_json
 from runs.find import find_run
 from runs.run_folder import RunFolder
 from runs.schema import is_number, read_object
-from trained.credit_over_time import print_credit
 from trained.load import MOVED, Trained, choose_threads, load
 from trained.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.minimal_pairs import measure_pairs, read_files
@@ -45,6 +44,7 @@ from trained.tables import Measured, Results, print_side_by_side, print_tables
 from trained.task_results import print_tasks
 from training.callbacks.per_character import per_character
 from training.evaluation import evaluate
+from writing.credit_over_time import print_credit
 from writing.measures import (
     bound,
     grammar_measures,
