@@ -25,7 +25,8 @@ SHAPE = {
     "max_position_embeddings": 300,
     "initializer_range": 0.2,  # so that predictions differ
 }
-# the mask takes the space before it
+# the masks take the space before them
+MODERNBERT = [*BERT_SPECIAL[:-1], AddedToken("[MASK]", lstrip=True)]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
 
 
@@ -35,7 +36,7 @@ def of_bert(text):
 
 def of_modernbert(text):
     """Byte-level, with BERT's special tokens, of which it never uses [UNK]."""
-    new = byte_level(text, BERT_SPECIAL)
+    new = byte_level(text, MODERNBERT)
     ids = [(token, new.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     new.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=ids
