@@ -105,9 +105,12 @@ def print_side_by_side(measured: Sequence[Measured]) -> None:
 
 def print_comparison(measured: Sequence[Measured]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
+    # runs of one checkpoint have equal copies of its tokenizer
+    tokens = measured[0].trained.values["data.tokens"]
     configs = [
         each.trained.values
         | {
+            "data.tokens": tokens,
             "device": each.trained.run.config().get("device"),
             "weights": each.trained.run.weights_path.stem,
         }

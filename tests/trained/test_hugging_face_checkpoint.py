@@ -179,6 +179,16 @@ def test_a_trained_checkpoint_is_exported_with_its_loss(folder, start, tmp_path)
     assert row["loss.valid"] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["bert"], indirect=True)
+def test_runs_with_other_seeds_are_one_group(folder, start, printed):
+    """Although each has a copy of the tokenizer."""
+    runs = [
+        start(folder, training__max_steps=1, seed=seed)[0].run.path for seed in (1, 2)
+    ]
+
+    assert "(2 seeds)" in printed(evaluate.main, *runs)
+
+
 @pytest.mark.parametrize("name", WITH_A_HEAD, indirect=True)
 def test_ngrams_start_with_the_loss_of_the_checkpoint(
     folder, start, lines_file, refusal, tmp_path
