@@ -170,7 +170,7 @@ def table_file(names: Sequence[str]) -> Any:
         return opened(Path(names[0]))
     except OSError as error:
         raise ConfigError(
-            f"cannot read {names[0]} ({error.strerror}): name a file of JSON lines, CSV or TSV"
+            f"cannot read {names[0]} ({error.strerror}): name a file of lines, JSON lines, CSV or TSV"
         ) from error
 
 
