@@ -267,8 +267,7 @@ def rungs(
     needed = min(needed + to_compile, needed / 0.75)
     needed = math.ceil(max(needed, seconds + 1))
     say(
-        f"the shortest ladder takes about {needed} s at these speeds, not {seconds:.0f} s: a longer"
-        f" one (--ladder-seconds {4 * needed}) predicts more exactly"
+        f"the shortest ladder takes about {needed} s at these speeds, not {seconds:.0f} s"
     )
     return rungs(shapes, needed, values, n_read, spent)
 
