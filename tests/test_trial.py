@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -9,7 +11,7 @@ import trial
 from data.corpus import load_corpus
 from runs.files import ROOT
 from tests.conftest import TINY
-from trials.arms import arm, checked_out, held_out
+from trials.arms import CACHE, arm, checked_out, held_out
 
 STEPS = ("--equal", "steps", "--both", "training.max_steps=4")
 
@@ -133,6 +135,15 @@ def test_a_file_of_code_is_part_of_the_arm(tmp_path):
     before = arm(words, [], ["--preset=quick"]).fingerprint
     path.write_text("def loss(logits, labels):\n    return 1\n")
     assert arm(words, [], ["--preset=quick"]).fingerprint != before
+
+
+def test_what_is_compiled_is_no_part_of_the_arm():
+    """Else the runs of a trial, which fill the cache, would make it another trial."""
+    before = arm(["seed=1"], [], ["--preset=quick"]).fingerprint
+    CACHE.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=CACHE) as folder:
+        (Path(folder) / "compiled.py").write_text("pass\n")
+        assert arm(["seed=1"], [], ["--preset=quick"]).fingerprint == before
 
 
 def test_a_config_file_takes_the_place_of_the_preset(tmp_path):

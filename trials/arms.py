@@ -60,7 +60,8 @@ class Arm:
         add("", self.root / "experiment.py")
         for package in CODE:
             for path in sorted((self.root / package).rglob("*.py")):
-                add("", path)
+                if CACHE not in path.parents:  # what torch.compile writes
+                    add("", path)
         return digest.hexdigest()
 
 
