@@ -19,7 +19,7 @@ CURVE = (
 )
 MAX_POINTS = 500  # of a curve
 # keys in which repeats of a run may differ
-SAME_EXPERIMENT = {"seed", "name", "logs"}
+SAME_EXPERIMENT = {"seed", "name", "logs", "tracking.also"}
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE
 

@@ -247,7 +247,7 @@ class ModernEncoder(nn.Module):
         for layer in earlier:
             x = layer(x, rotary, mask=mask)
         x = self.final_norm(last(x, rotary, positions, last_mask))
-        return x if shape is None else x.view(*shape, -1)
+        return x if shape is None else x.view(*shape, self.d_model)
 
     def at_tokens(self, x: Tensor, inputs: Tensor, mask: Tensor | None) -> Tensor:
         """The vectors of the tokens `inputs` among those of a layer: here, all."""

@@ -39,8 +39,8 @@ MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model."
         "6_what_matters": f"""
 import sys
 sys.path.insert(0, "{ROOT}")
-import writing.credit
-writing.credit.N_WINDOWS = 16
+import data.corpus, data.play.grammar, writing.credit
+data.corpus.play, writing.credit.N_WINDOWS = data.play.grammar.play, 8  # not the last notebook's play
 RATES, LENGTHS, KEEP, WINDOW = [0.4, 0.25, 0.15], {{"warmup": [16, 32, 64]}}, ["1 steps"], 0
 COMMON = {play}
 """,

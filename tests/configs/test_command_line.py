@@ -251,7 +251,8 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
 
 
 def test_comparisons_ignore_the_keys_in_which_repeats_differ():
-    assert ignored_in_comparisons() == SAME_EXPERIMENT == {"seed", "name", "logs"}
+    expected = {"seed", "name", "logs", "tracking.also"}
+    assert ignored_in_comparisons() == SAME_EXPERIMENT == expected
 
 
 def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():

@@ -223,7 +223,7 @@ def windows_of(folder, seq_len, weights, windows):
 @pytest.mark.parametrize("kind", ["packed", "anywhere"])
 def test_weights_are_the_shares_of_the_windows(folder, kind):
     data = windows_of(folder, 32, [{"books": 1}, {"code": 3}], kind)
-    windows, _, numbers, _ = data.training_windows.draw(4_000, 32)
+    windows, _, numbers, *_ = data.training_windows.draw(4_000, 32)
     texts = [data.vocabulary.decode(window) for window in windows]
     if kind == "packed":  # several pieces are in a window
         texts = []
