@@ -41,7 +41,8 @@ import sys
 sys.path.insert(0, "{ROOT}")
 import data.corpus, data.play.grammar, writing.credit
 data.corpus.play, writing.credit.N_WINDOWS = data.play.grammar.play, 8  # not the last notebook's play
-RATES, LENGTHS, KEEP, WINDOW = [0.4, 0.25, 0.15], {{"warmup": [16, 32, 64]}}, ["1 steps"], 0
+LENGTHS = {{"warmup": [16, 32, 64], "short only": [16] * 3}}
+RATES, KEEP, WINDOW = [0.4, 0.25, 0.15], ["1 steps"], 0
 COMMON = {play}
 """,
     }
