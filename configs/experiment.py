@@ -184,9 +184,8 @@ def objective_of(c: Configs) -> "MaskedObjective":
     if c.objective.pairs:
         return PairObjective(c.objective.loss)
     n_at_once = LOGITS_AT_ONCE // c.model.n_tokens
-    n = (
-        c.training.chars_per_step // c.training.grad_accum_steps
-    )  # several processes: fewer
+    # of one process; each of several has fewer
+    n = c.training.chars_per_step // c.training.grad_accum_steps
     for stage in c.training.all_stages:
         n_masked = n_masked_in(stage.seq_len, stage.masking_prob)
         is_large = n // stage.seq_len * n_masked > n_at_once

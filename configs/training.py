@@ -187,6 +187,8 @@ def autocast(c: TrainingConfigs) -> bool:
 
 
 def layers_of(network: "nn.Module", needed_by: str, instead: str) -> "nn.ModuleList":
+    """The encoder's layers. Raises ConfigError, which names the key that needs them and another
+    choice, if the model has none."""
     layers = getattr(getattr(network, "encoder", None), "layers", None)
     if layers is None:
         raise ConfigError(

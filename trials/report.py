@@ -1,4 +1,4 @@
-"""What a trial says: after each pair, and at its end."""
+"""The lines that a trial prints: after each pair, and at its end."""
 
 import json
 import math

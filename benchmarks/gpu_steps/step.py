@@ -37,7 +37,7 @@ SHORT = {
 
 
 class Step:
-    """What a step has: its limit in seconds, its device, its texts, and the result that it writes."""
+    """One step of the command: its limit in seconds, device, texts, and the result that it writes."""
 
     def __init__(self, file: Path, seconds: float, is_dry: bool):
         self.file = file

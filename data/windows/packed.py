@@ -137,8 +137,8 @@ class PackedWindows(Windows):
 
 
 def begins_of(documents: torch.Tensor, fewest: int) -> torch.Tensor:
-    """Where documents and padding begin in the flattened windows, `[n]`, from the documents' numbers
-    `[batch, seq_len]`. The end fills the rest of a power of two, at least `fewest`, so that few
+    """The offsets `[n]` in the flattened windows at which documents and padding begin, from the
+    documents' numbers `[batch, seq_len]`. The end fills the rest of a power of two, at least `fewest`, so that few
     shapes occur."""
     is_first = documents.diff(dim=1, prepend=documents[:, :1] - 1) != 0
     begins = is_first.flatten().nonzero().flatten()
