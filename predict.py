@@ -97,6 +97,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--search", metavar="QUERY", help=search)
     vectors.add_options(parser)
+    mix = "mix all layers as the classifier, whose FOLDER is named, weighs them"
+    parser.add_argument("--mix", action="store_true", help=mix)
     whiten = "center and whiten the vectors on the texts that are read"
     parser.add_argument("--whiten", action="store_true", help=whiten)
     serve = "answer lines of JSON until standard input ends"
@@ -137,6 +139,10 @@ def answer_by_vectors(options: Namespace) -> int:
     """Write the vectors of texts, or print the texts that are nearest to a query."""
     run = find_run(options.run, options.logs)
     vectors.check_options(run, options.pooling, options.layer)
+    if options.mix and not is_classifier(run.path):
+        raise ConfigError(
+            "--mix needs the folder of a classifier, as finetune.py --save writes it"
+        )
     if options.vectors:
         check_new(options.vectors, "--vectors")
     are_lines = not options.column and (options.search or not options.texts)
@@ -181,13 +187,14 @@ def check(options: Namespace) -> None:
             "standard input is closed: name a TEXT, or pipe lines into the command"
         )
     of_blanks = ("blank", "unknown", "top")
-    of_vectors = ("vectors", "search", "pooling", "layer", "whiten")
+    of_vectors = ("vectors", "search", "pooling", "layer", "mix", "whiten")
     refused = {
         "serve": ("texts", "json", "column", "score", "raw", *of_blanks, *of_vectors),
         "vectors": ("search", "score", "json", *of_blanks),
         "search": ("score", "json", "blank", "unknown"),
         "column": ("json",) if options.search else ("json", "top"),
         "score": of_blanks,
+        "mix": ("pooling", "layer"),
     }
     for option, others in refused.items():
         for other in others:

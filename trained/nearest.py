@@ -5,8 +5,10 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from configs.keys import ConfigError
 from runs.files import write_atomically
@@ -16,7 +18,7 @@ from trained.piped import Item, read_until_error
 from trained.printed import unknown_in
 from trained.similarity import isotropy, nearest, whitened
 from trained.template import Notation, ids_of
-from trained.vectors import vectors_of
+from trained.vectors import mixed_vectors, vectors_of
 
 N_NEAREST = 10  # texts that are printed
 LONGEST_SHOWN = 200  # characters of each
@@ -62,14 +64,14 @@ def print_nearest(trained: Trained, items: Texts, options: Namespace) -> Counter
 
 
 def encoded(
-    trained: Trained, texts: Sequence[str], sample: Sequence[str], options: Namespace
+    trained: Any, texts: Sequence[str], sample: Sequence[str], options: Namespace
 ) -> tuple[np.ndarray, Counter[str]]:
     """The vectors of texts, and notes for the user. The first texts, `sample`, tell how isotropic
     the vectors are, and how they are whitened."""
     if not sample:
         raise ConfigError(NO_TEXTS)
     ids = [ids_of(text, trained.vocabulary) for text in texts]
-    vectors = vectors_of(trained, ids, options.pooling)
+    vectors = vectors_for(trained, ids, options)
     of_sample = vectors[: len(sample)]
     told = isotropy(of_sample)
     if told:
@@ -80,3 +82,10 @@ def encoded(
         vectors = whitened(vectors, of_sample)
 
     return vectors, unknown_in(ids, trained.vocabulary)
+
+
+def vectors_for(trained: Any, ids: Sequence[Tensor], options: Namespace) -> np.ndarray:
+    """The vectors of texts of token ids that the options ask for."""
+    if options.mix:
+        return mixed_vectors(trained.classifier, ids)
+    return vectors_of(trained, ids, options.pooling)

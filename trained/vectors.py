@@ -11,8 +11,10 @@ from torch import Tensor
 from configs.command_line.scripts import number
 from configs.hugging_face import ARCHITECTURE
 from configs.keys import ConfigError
+from data.tasks.task import OF_TOKENS
 from runs.run_folder import RunFolder
 from trained.batches import batches_by_length, padded
+from trained.classifier import POOLS, Classifier, features_of
 from trained.load import Trained
 from trained.template import readable
 
@@ -85,6 +87,29 @@ def vectors_of(
             vectors[text_of[i]] += shares[i] * vector
 
     return vectors
+
+
+@torch.inference_mode()
+def mixed_vectors(classifier: Classifier, texts: Sequence[Tensor]) -> np.ndarray:
+    """The vectors of texts of token ids `[n]`: the mean over tokens in each layer, mixed by the
+    shares that the classifier gives to the layers; float32 `[n_texts, d_model]`."""
+    means = classifier.means(features_of(classifier, texts))
+    shares = layer_shares(classifier)
+    return (means * shares[:, None]).sum(1).numpy()
+
+
+def layer_shares(classifier: Classifier) -> Tensor:
+    """How much a classifier of texts reads each layer, the embedding first: the norm of its weights
+    on the mean over tokens, as a share of the sum over layers; `[n_layers + 1]`.
+
+    Raises ConfigError for a classifier of characters or words, which reads no means.
+    """
+    if classifier.kind in OF_TOKENS:
+        raise ConfigError("--mix: this classifier labels parts of texts: use --layer")
+    weight = classifier.output.weight.detach()
+    n_before = weight.shape[1] - POOLS * classifier.n_features  # cosines of pairs
+    norms = classifier.means(weight[:, n_before:]).norm(dim=(0, 2))
+    return norms / norms.sum()
 
 
 def pool(encoder: Any, ids: Tensor, mask: Tensor | None, pooling: str | None) -> Tensor:

@@ -11,14 +11,16 @@ import experiment
 import export
 import finetune
 import predict
+from data.tasks.task import TEXT
 from tests.checkpoints import checkpoint
 from tests.conftest import SENTENCES, dotted, only_run, written
 from tests.trained.conftest import csv_of_animals, of_all_tokens, of_characters
+from trained.classifier import Classifier
 from trained.load import load_trained
 from trained.saved_classifier import load_classifier
 from trained.similarity import mean_cosine, nearest, whitened
 from trained.template import ids_of
-from trained.vectors import vectors_of
+from trained.vectors import layer_shares, mixed_vectors, vectors_of
 
 TEXTS = [sentence.strip() for sentence in SENTENCES] + ["the dog", "why do the cats"]
 KEYS = {
@@ -115,9 +117,26 @@ def test_a_classifier_gives_the_vectors_of_its_encoder(
     folder = tmp_path / "classifier"
     assert finetune.main([str(plain.run.path), *words, "--save", str(folder)]) == 0
     saved = load_classifier(folder)
+    ids = [ids_of(text, saved.vocabulary) for text in TEXTS]
 
-    expected = vectors_of(saved, [ids_of(text, saved.vocabulary) for text in TEXTS])
-    np.testing.assert_allclose(predicted(saved), expected, atol=1e-6)
+    np.testing.assert_allclose(predicted(saved), vectors_of(saved, ids), atol=1e-6)
+    shares = layer_shares(saved.classifier)
+    assert len(shares) == saved.values["model.n_layers"] + 1
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(
+        predicted(saved, "--mix"), mixed_vectors(saved.classifier, ids), atol=1e-6
+    )
+
+
+def test_a_classifier_that_reads_one_layer_mixes_that_layer(plain):
+    classifier = Classifier(plain.model, n_labels=2, kind=TEXT)
+    torch.nn.init.zeros_(classifier.output.weight)
+    last = plain.encoder.d_model * plain.values["model.n_layers"]
+    classifier.output.weight.data[0, last] = 3.0
+    ids = [ids_of(text, plain.vocabulary) for text in TEXTS]
+
+    expected = vectors_of(plain, ids)
+    np.testing.assert_allclose(mixed_vectors(classifier, ids), expected, atol=1e-5)
 
 
 @of_characters
@@ -206,6 +225,7 @@ def test_the_nearest_are_those_with_the_highest_cosines():
         (("--search", "a", "nowhere.txt"), "cannot read nowhere.txt"),
         (("--search", ""), "--search needs a text"),
         (("--whiten", "a"), "--whiten needs --vectors or --search"),
+        (("--vectors", "v.npy", "--mix"), "--mix needs the folder of a classifier"),
         (("--vectors", "v.npy", "--score"), "--vectors cannot be combined with"),
     ],
 )
