@@ -170,15 +170,31 @@ def save_last(folder: Path, save: Callable[[Path], None]) -> None:
     """
     new, last, previous = (folder / name for name in NAMES)
     save(new)
-    try:
-        load_checkpoint(new)
-    except CheckpointError as error:
-        raise OSError(str(error)) from error
+    check_written(new)
 
     if last.exists():
         os.replace(last, previous)
     os.replace(new, last)
     flush(folder)
+
+
+def check_written(path: Path) -> None:
+    """Raise OSError unless a new file holds the content that was hashed before it was written.
+
+    Each tensor is mapped alone, so reading them back does not take the memory of them all.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            names = sorted(file.keys())
+            metadata = file.metadata()
+        sha256 = hashlib.sha256(metadata["state"].encode())
+        for name in names:
+            with safe_open(path, "pt") as file:
+                hash_tensor(sha256, name, file.get_tensor(name))
+    except (SafetensorError, LookupError, TypeError) as error:
+        raise OSError(f"{path} is damaged: it is not a whole checkpoint") from error
+    if sha256.hexdigest() != metadata["sha256"]:
+        raise OSError(f"{path} is damaged: its content does not match its hash")
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -261,6 +277,10 @@ def digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:
     """The hash of everything in a checkpoint."""
     sha256 = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        sha256.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-        sha256.update(tensor.flatten().view(torch.uint8).numpy().data)
+        hash_tensor(sha256, name, tensor)
     return sha256.hexdigest()
+
+
+def hash_tensor(sha256: Any, name: str, tensor: torch.Tensor) -> None:
+    sha256.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+    sha256.update(tensor.flatten().view(torch.uint8).numpy().data)
