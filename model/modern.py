@@ -107,20 +107,19 @@ class Attention(nn.Module):
         batch, seq_len, d_model = x.shape
         heads = (self.n_heads, d_model // self.n_heads)
         if positions is None or positions.ndim == 1:
-            queries_keys_values = self.query_key_value(x).view(
-                batch, seq_len, 3, *heads
-            )
             # each [batch, n_heads, seq_len, d_head]
-            query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)
+            query, key, value = (
+                part.view(batch, seq_len, *heads).transpose(1, 2)
+                for part in self.query_key_value(x).chunk(3, dim=-1)
+            )
             query = rotate(query, rotary)
         else:
             to_query, to_key_value = self.query_key_value.weight.split(
                 [d_model, 2 * d_model]
             )
             key, value = (
-                F.linear(x, to_key_value)
-                .view(batch, seq_len, 2, *heads)
-                .permute(2, 0, 3, 1, 4)
+                part.view(batch, seq_len, *heads).transpose(1, 2)
+                for part in F.linear(x, to_key_value).chunk(2, dim=-1)
             )
             query = (
                 F.linear(select(x, positions), to_query)
