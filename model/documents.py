@@ -21,6 +21,14 @@ def places_in(is_same: Tensor) -> Tensor:
     return is_same.tril().sum(-1) - 1
 
 
+def places_after(begins: Tensor, batch: int, seq_len: int) -> Tensor:
+    """The place of each token in its document, from 0 on, `[batch, 1, seq_len]`, from the begins of
+    the documents `[n]`: see `data.windows.packed`."""
+    tokens = torch.arange(batch * seq_len, dtype=begins.dtype, device=begins.device)
+    document = torch.searchsorted(begins, tokens, right=True) - 1
+    return (tokens - begins[document]).view(batch, 1, seq_len)
+
+
 def mix_within(query: Tensor, key: Tensor, value: Tensor, begins: Tensor) -> Tensor:
     """Attention within documents, each tensor `[batch, n_heads, seq_len, d_head]`. PyTorch has it on
     CUDA, for bfloat16 and float16."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.documents import masks_of, mix_within
+from model.documents import masks_of, mix_within, places_after
 from model.embedding import Embedding
 from model.ngrams import NgramEmbedding
 
@@ -233,14 +233,15 @@ class ModernEncoder(nn.Module):
         x = self.dropout(self.embedding_norm(x))
         mask = None
         last_mask = None
-        if attention_mask is not None:
-            mask, last_mask, places = masks_of(attention_mask, positions)
-            rotary = rotary[:, places]  # [2, batch, 1, seq_len, d_head]
         shape = None if positions is None else positions.shape
         if begins is not None:
             mask = last_mask = begins
+            rotary = rotary[:, places_after(begins, *inputs.shape)]
             # queries lie together in their document
             positions = None if positions is None else positions.flatten()
+        elif attention_mask is not None:
+            mask, last_mask, places = masks_of(attention_mask, positions)
+            rotary = rotary[:, places]  # [2, batch, 1, seq_len, d_head]
 
         *earlier, last = self.layers
         for layer in earlier:

@@ -5,6 +5,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from data.batch import Batch
 from data.windows.packed import begins_of
@@ -59,6 +61,31 @@ def test_a_part_of_the_windows_has_the_documents_of_these(varlen_kernel):
 
     assert part.begins.dtype == torch.int32
     assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+class LargestMask(TorchDispatchMode):
+    """The number of elements of the largest boolean tensor."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for each in tree_leaves(result):
+            if isinstance(each, torch.Tensor) and each.dtype == torch.bool:
+                self.size = max(self.size, each.numel())
+        return result
+
+
+def test_no_mask_of_queries_and_keys_is_built(varlen_kernel):
+    model = small_model(n_tokens=N_TOKENS)
+    sizes = []
+    for begins in (None, begins_of(NUMBERS, 0)):
+        with LargestMask() as largest:
+            model(IDS, POSITIONS, NUMBERS, begins=begins)
+        sizes.append(largest.size)
+
+    assert sizes[0] == IDS.numel() * IDS.shape[1]
+    assert sizes[1] <= IDS.numel()
 
 
 def test_without_the_kernel_the_mask_stays():
