@@ -24,6 +24,10 @@ def available_device(name: str) -> str:
             f"device={name}: PyTorch found {n_devices} CUDA devices, numbered from 0; use another device"
         )
 
+    if n_started() > 1 and number:
+        raise ConfigError(
+            f"device={name}: each process of torchrun needs a device of its own; use device=cuda"
+        )
     if n_started() > 1 and n_on_machine() > n_devices:
         raise ConfigError(
             f"torchrun: PyTorch found {n_devices} CUDA devices: use --nproc_per_node={n_devices}"

@@ -116,9 +116,12 @@ class Processes:
             }
 
         self.compare(loaded)
-        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        backend = "gloo"
+        own_device = None
         if device.startswith("cuda"):
-            torch.cuda.set_device(local_rank())
+            backend = "cpu:gloo,cuda:nccl"
+            own_device = torch.device("cuda", local_rank())
+            torch.cuda.set_device(own_device)
         self.of_all()
         dist.init_process_group(
             backend,
@@ -126,6 +129,7 @@ class Processes:
             rank=self.rank,
             world_size=self.n,
             timeout=TIMEOUT,
+            device_id=own_device,  # NCCL connects now, not within the first exchange
         )
 
     def copy(self, tensor: torch.Tensor, rank: int = 0) -> torch.Tensor:

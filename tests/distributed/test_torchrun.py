@@ -139,10 +139,13 @@ def test_a_run_is_found_by_its_command(tmp_path):
     assert find_started_by(None, tmp_path) is None
 
 
-def test_too_few_gpus_and_several_seeds_are_refused(started, monkeypatch):
+def test_too_few_gpus_one_for_all_and_several_seeds_are_refused(started, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with pytest.raises(ConfigError, match="--nproc_per_node=4"):
         available_device("cuda")
+
+    with pytest.raises(ConfigError, match="a device of its own"):
+        available_device("cuda:1")
 
     with pytest.raises(ConfigError, match="--seeds starts several runs"):
         parse(["--seeds", "2"])
