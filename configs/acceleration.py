@@ -7,6 +7,7 @@ from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from training.compilation import Compiled
 from training.cuda_graph import CudaGraphs, can_record
+from training.recorded_draws import RecordedDraws, generators_of
 
 
 def compiled_objective(c: Configs) -> Compiled | None:
@@ -23,3 +24,11 @@ def cuda_graphs(c: Configs) -> CudaGraphs | None:
     if not c.training.cuda_graph or not is_possible or not can_record(c.update):
         return None
     return CudaGraphs(c.update)
+
+
+def recorded_draws(c: Configs) -> RecordedDraws | None:
+    """Recorded draws of batches, where updates are recorded too."""
+    generators = generators_of(c.source)
+    if not generators or not cuda_graphs(c):
+        return None
+    return RecordedDraws(c.source.draw, generators)

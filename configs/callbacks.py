@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from configs.acceleration import compiled_objective, cuda_graphs
+from configs.acceleration import compiled_objective, cuda_graphs, recorded_draws
 from configs.branch import is_sharded
 from configs.compiled_code import kept_code
 from configs.data import validation_windows
@@ -103,6 +103,8 @@ def callbacks_of(
 
     if graphs := cuda_graphs(c):
         callbacks.append(graphs)
+    if draws := recorded_draws(c):
+        callbacks.append(draws)
     if c.sample.every_evaluations:
         callbacks.append(
             Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations)

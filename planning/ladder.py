@@ -8,7 +8,7 @@ from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
-from configs.acceleration import compiled_objective, cuda_graphs
+from configs.acceleration import compiled_objective, cuda_graphs, recorded_draws
 from configs.callbacks import may_choose_threads, simple_losses
 from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
@@ -119,6 +119,9 @@ def warmed_up(
     if graphs:
         graphs.report = report
         step.run_update = graphs
+    if draws := recorded_draws(configs):
+        draws.report = report
+        configs.source.draw = draws  # type: ignore[method-assign]
     if compiled := compiled_objective(configs):
         compiled.compile(step, configs.training.all_stages, report, kept_code(report))
     for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):

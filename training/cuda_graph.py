@@ -38,6 +38,32 @@ def can_record(update: Update) -> bool:
     return all("capturable" in optimizer.defaults for optimizer in update.optimizers)
 
 
+@contextmanager
+def recorded(
+    device: torch.device, pool: Any = None, generators: Sequence[torch.Generator] = ()
+) -> Iterator[torch.cuda.CUDAGraph]:
+    """Records what runs inside. Graphs that take turns may share the `pool` of one of them, which is
+    freed with the last. `generators` are those that it draws from, besides PyTorch's own."""
+    # leftovers of eager steps would tie gradients to a stream other than the recorded one
+    gc.collect()
+    graph = torch.cuda.CUDAGraph()
+    for generator in generators:
+        graph.register_generator_state(generator)
+    # PyTorch records on the device of the current stream, and leaves its own current if recording
+    # fails.
+    stream = torch.cuda.stream(torch.cuda.current_stream(device))
+    # other threads may pin memory
+    options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
+    try:
+        with stream, torch.cuda.graph(graph, **options):
+            yield graph
+    except Exception:
+        # a failed recording leaves them recording
+        for generator in (*torch.cuda.default_generators, *generators):
+            generator.graphsafe_set_state(generator.clone_state())
+        raise
+
+
 class CudaGraphs(Callback):
     """Runs an update eagerly for some steps, then records it and replays it. As a callback, it
     stops the trainer's clock while it records.
@@ -104,22 +130,10 @@ class CudaGraphs(Callback):
         for optimizer in self.update.optimizers:
             states.append({key: dict(value) for key, value in optimizer.state.items()})
         addresses = self._addresses()
-        # leftovers of eager steps would tie gradients to a stream other than the recorded one
-        gc.collect()
+        pool = next((other.pool() for other, *_ in self._recorded.values()), None)
         try:
             static = tree_map_only(torch.Tensor, torch.Tensor.clone, list(batches))
-            graph = torch.cuda.CUDAGraph()
-            # PyTorch records on the device of the current stream, and leaves its own current if
-            # recording fails.
-            stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs take turns, so they share a pool, freed with the last of them. Other threads
-            # may pin memory.
-            pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            options: dict[str, Any] = {
-                "pool": pool,
-                "capture_error_mode": "thread_local",
-            }
-            with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):
+            with self._rates_on_device(), recorded(self.update.device, pool) as graph:
                 result = self.update(static)
             if self._addresses() != addresses:
                 raise RuntimeError("an optimizer replaces its state")
@@ -131,9 +145,6 @@ class CudaGraphs(Callback):
                 optimizer.state.clear()  # drops states that only the graph could use
                 optimizer.state.update(state)
             self.update.model.zero_grad()
-            # a failed recording leaves them recording
-            for generator in torch.cuda.default_generators:
-                generator.graphsafe_set_state(generator.clone_state())
             self._give_up(first_line(error.__context__ or error))
 
     def _addresses(self) -> list[int]:

@@ -20,6 +20,7 @@ class Tape(TorchDispatchMode):
         super().__init__()
         self.operations = []
         self._before = []
+        self._generators = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
@@ -51,12 +52,20 @@ class Tape(TorchDispatchMode):
         self._pool = pool or object()
         self.pools.append(self._pool)
 
+        states = [generator.get_state() for generator in self._generators]
+
         with self:
             yield
 
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
         with torch.no_grad():
             for tensor, before in reversed(self._before):
                 tensor.copy_(before)
+
+    def register_generator_state(self, generator):
+        """A recording draws no numbers."""
+        self._generators.append(generator)
 
     def pool(self):
         return self._pool

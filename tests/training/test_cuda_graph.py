@@ -1,11 +1,13 @@
 """Recorded steps. Without a GPU a tape stands in for the CUDA graph: see `tests.training.tape`."""
 
 from contextlib import nullcontext
+from copy import deepcopy
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from planning.ladder import warmed_up
@@ -15,6 +17,7 @@ from tests.training.tape import Tape
 from tests.training.test_batches import Texts
 from training.cuda_graph import EAGER_STEPS, MOST_SHAPES, CudaGraphs, can_record
 from training.optimizers import set_learning_rate
+from training.recorded_draws import RecordedDraws, generators_of
 from training.schedule import Stage
 from training.step import TrainingStep
 
@@ -279,6 +282,77 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     assert not torch.equal(losses, others)
 
 
+class Launches(TorchDispatchMode):
+    """Counts the operations that are not views; a graph is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.n += not func.is_view
+        return result
+
+
+def recorded_and_eager(corpus_file, **keys):
+    """Two equal sources; the draws of one are recorded."""
+    sources = [configs_for(corpus_file, **keys).source for _ in range(2)]
+    lines = []
+    sources[0].draw = RecordedDraws(
+        sources[0].draw, generators_of(sources[0]), lines.append
+    )
+    return (*sources, lines)
+
+
+def test_recorded_draws_are_those_of_the_source(corpus_file, on_tape):
+    """Through two lengths and back and two masking rates, and after a state is restored."""
+    source, eager, lines = recorded_and_eager(corpus_file)
+    kept = []
+    for seq_len in (32, 64, 32):
+        before = deepcopy(eager.state_dict())
+        for i in range(2 * N_STEPS):
+            if i == N_STEPS:
+                eager.load_state_dict(before)
+                source.load_state_dict(before)
+            rate = (0.2, 0.5)[i % 2]
+            batch = source.draw(4, seq_len, rate, i / N_STEPS)
+            expected = eager.draw(4, seq_len, rate, i / N_STEPS)
+            kept.append((batch, expected))
+
+    torch.testing.assert_close(*zip(*kept, strict=True), rtol=0, atol=0)
+    torch.testing.assert_close(source.state_dict(), eager.state_dict())
+    assert len(on_tape) == 3 * 2 * (N_STEPS - EAGER_STEPS)
+    assert not lines
+
+
+def test_a_recorded_draw_is_four_launches(corpus_file, on_tape, monkeypatch):
+    source, eager, _ = recorded_and_eager(corpus_file)
+    for _ in range(EAGER_STEPS + 1):
+        source.draw(4, 32, 0.2, 0.0)
+    monkeypatch.setattr(Tape, "replay", lambda tape: None)
+    counts = []
+    for each in (eager, source):
+        with Launches() as launches:
+            each.draw(4, 32, 0.2, 0.0)
+        counts.append(launches.n)
+
+    assert counts[0] > 20
+    assert counts[1] == 3  # copies, beside the graph
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"masking__strategy": "span"},
+        {"data__sampling": "shuffled"},
+        {"objective__sop": True},
+    ],
+)
+def test_draws_that_depend_on_more_than_generators_are_not_recorded(corpus_file, keys):
+    assert not generators_of(configs_for(corpus_file, **keys).source)
+
+
 def test_noam_computes_its_learning_rate_in_python_and_is_never_recorded(corpus_file):
     assert can_record(configs_for(corpus_file).update)
     assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
@@ -347,6 +421,17 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
     assert not lines
     assert is_recorded(replayed)
     assert torch.allclose(weights(eager), weights(replayed), rtol=1e-3, atol=1e-4)
+
+
+@needs_cuda
+def test_recorded_draws_on_cuda_are_those_of_the_source(corpus_file):
+    source, eager, lines = recorded_and_eager(corpus_file, device="cuda")
+    for _ in range(N_STEPS):
+        batch = source.draw(4, 32, 0.2, 0.0)
+        torch.testing.assert_close(batch, eager.draw(4, 32, 0.2, 0.0))
+
+    torch.testing.assert_close(source.state_dict(), eager.state_dict())
+    assert not lines
 
 
 @needs_cuda
