@@ -31,7 +31,8 @@ class HuggingFace(nn.Module):
     characters on either side.
     """
 
-    def __init__(self, c: ModelConfigs, architecture: str):
+    def __init__(self, c: ModelConfigs, architecture: str, attention: str = "sdpa"):
+        """`attention` is one of transformers' implementations."""
         super().__init__()
         # transformers imports torchvision if it is installed; the one that labml_nn installs needs
         # torch's CUDA build.
@@ -48,7 +49,9 @@ class HuggingFace(nn.Module):
             **dict.fromkeys(UNUSED_TOKENS),
             **dict.fromkeys(DROPOUTS, c.dropout),
         )
-        self.model: Any = AutoModelForMaskedLM.from_config(config)
+        self.model: Any = AutoModelForMaskedLM.from_config(
+            config, attn_implementation=attention
+        )
 
     def forward(
         self,
@@ -99,3 +102,8 @@ def bert(c: ModelConfigs) -> nn.Module:
 
 def modernbert(c: ModelConfigs) -> nn.Module:
     return HuggingFace(c, "modernbert")
+
+
+def modernbert_with_flex_attention(c: ModelConfigs) -> nn.Module:
+    """Its sliding windows as blocks, which skip what they do not see; on CUDA only."""
+    return HuggingFace(c, "modernbert", "flex_attention")

@@ -25,36 +25,43 @@ COMMON = {
     "training.grad_accum_steps": 1,
     "training.activation_checkpointing": False,
 }
+WITH_FLEX = " with FlexAttention"
+MODERNBERT = RECIPES["Hugging Face ModernBERT"]
 MODELS: dict[str, dict[str, Any]] = {
     "Muon": {},
     "AdamW": ADAMW,
     "BERT": RECIPES["Hugging Face BERT"],
-    "ModernBERT": RECIPES["Hugging Face ModernBERT"],
+    "ModernBERT": MODERNBERT,
+    f"ModernBERT{WITH_FLEX}": MODERNBERT
+    | {"model.architecture": "benchmarks/models.py:modernbert_with_flex_attention"},
 }
 AllValues = dict[str, dict[str, Any]]  # all keys of each model, by name
 
 
 def base_models(step: Step) -> AllValues:
     shape = COMMON | BASE_SHAPE | {"data.windows": "anywhere"}
-    return {
-        f"gpu-base, {name}": step.values(keys | shape, GPU_BASE)
-        for name, keys in MODELS.items()
-    }
+    models = {}
+    for name, keys in MODELS.items():
+        models[f"gpu-base, {name}"] = step.values(keys | shape, GPU_BASE)
+    return models
 
 
 def annotated_models(step: Step) -> AllValues:
     shape = COMMON | shape_keys(ANNOTATED, 64, 32)
-    return {
-        f"annotated shape, {name}": step.values(keys | shape)
-        for name, keys in MODELS.items()
-    }
+    models = {}
+    for name, keys in MODELS.items():
+        models[f"annotated shape, {name}"] = step.values(keys | shape)
+    return models
 
 
 def packing_models(step: Step) -> AllValues:
     keys = COMMON | BASE_SHAPE | ADAMW
     full = keys | {"data.windows": "anywhere"}
     packed = keys | {"data.windows": "packed"}
-    return {FULL: step.values(full, GPU_BASE), PACKED: step.values(packed, GPU_BASE)}
+    return {
+        FULL: step.values(full, GPU_BASE),
+        PACKED: step.values(packed, GPU_BASE),
+    }
 
 
 def compiling(step: Step) -> None:
@@ -84,7 +91,8 @@ def base(step: Step) -> None:
     memory = max(muon.ask("peak_memory"), adamw.ask("peak_memory"))
     step.mark("gpu-base: GB of memory at the peak", memory)
     adamw.ask("print_profile")
-    step.add("Muon's share of a step", f"{muon.ask('share_of_muon'):.0%}")
+    share = muon.ask("share_of_muon")
+    step.add("Muon's share of a step", f"{share:.0%}")
 
 
 def annotated(step: Step) -> None:
@@ -108,15 +116,18 @@ def packing(step: Step) -> None:
 
 def candidates(step: Step, all_values: AllValues) -> dict[str, Candidate]:
     """Models that have been built side by side; one that fails is left out. A step fails if one
-    trains without compiled code or without CUDA graphs."""
+    trains without compiled code or without CUDA graphs, unless it is a variant of another."""
     started = {name: Candidate(values) for name, values in all_values.items()}
     for name, candidate in list(started.items()):
-        if error := candidate.report.exception():
-            step.add(name, f"not measured: {first_line(error)}")
+        error = candidate.report.exception()
+        report = first_line(error) if error else candidate.report.result()
+        is_whole = "training without" not in report
+        if error or (name.endswith(WITH_FLEX) and not is_whole):
+            step.add(name, f"not measured: {report}")
+            candidate.pool.shutdown()
             del started[name]
         else:
-            report = candidate.report.result()
-            step.add(f"{name}: compiled", report, "training without" not in report)
+            step.add(f"{name}: compiled", report, is_whole)
     return started
 
 
@@ -135,9 +146,13 @@ def measured(
 def add_ratio(
     step: Step, speeds: dict[str, float], shape: str, name: str, peer: str
 ) -> None:
-    """Mark the speed of a model relative to that of a peer, if that was measured."""
-    if peers_speed := speeds.get(f"{shape}, {peer}"):
-        ratio = speeds[f"{shape}, {name}"] / peers_speed
+    """Mark the speed of a model relative to that of a peer with its fastest attention, if that was
+    measured."""
+    of_peer = [
+        speed for each, speed in speeds.items() if each.startswith(f"{shape}, {peer}")
+    ]
+    if of_peer:
+        ratio = speeds[f"{shape}, {name}"] / max(of_peer)
         step.mark(f"{shape}, {name}: speed relative to {peer}", ratio)
 
 
@@ -152,6 +167,7 @@ def product(step: Step) -> Callable[[], Measures]:
 
     def turn() -> Measures:
         seconds_per_call(multiply, 5)  # warms up
-        return {"operations per second": 2 * size**3 / seconds_per_call(multiply, 20)}
+        seconds = seconds_per_call(multiply, 20)
+        return {"operations per second": 2 * size**3 / seconds}
 
     return turn

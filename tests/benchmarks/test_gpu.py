@@ -67,6 +67,17 @@ def test_attention_across_documents_shows_in_their_logits(tmp_path, monkeypatch)
     assert model.difference_alone() > max(1e-3, 10 * right)
 
 
+def test_a_peer_is_compared_by_its_fastest_attention(tmp_path):
+    step = Step(tmp_path / "rows.json", 60.0, is_dry=True)
+    shape = "gpu-base"
+    speeds = {f"{shape}, AdamW": 6.0, f"{shape}, ModernBERT": 2.0}
+    speeds[f"{shape}, ModernBERT{speed.WITH_FLEX}"] = 3.0
+    for peer in ("ModernBERT", "BERT"):
+        speed.add_ratio(step, speeds, shape, "AdamW", peer)
+
+    assert step.figures == {f"{shape}, AdamW: speed relative to ModernBERT": 2.0}
+
+
 @pytest.fixture
 def run_step(tmp_path, monkeypatch):
     """Runs a program in the place of a step; returns its process and the result."""
