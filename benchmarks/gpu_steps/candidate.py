@@ -30,11 +30,13 @@ class Candidate:
 
     def __init__(self, values: dict[str, Any]):
         self.values = json.dumps(values)
-        self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=be_quiet)
+        context = get_context("spawn")
+        self.pool = ProcessPoolExecutor(1, context, initializer=be_quiet)
         self.report = self.pool.submit(ask, self.values, "report")
 
     def ask(self, question: str) -> Any:
-        return self.pool.submit(ask, self.values, question).result()
+        answer = self.pool.submit(ask, self.values, question)
+        return answer.result()
 
     def __call__(self) -> Measures:
         return {"tokens per second": self.ask("tokens_per_second")}
@@ -42,7 +44,8 @@ class Candidate:
 
 def ask(values: str, question: str) -> Any:
     """Call a method of the model with these keys, which the first call in a process builds."""
-    return getattr(model_of(values), question)()
+    method = getattr(model_of(values), question)
+    return method()
 
 
 @cache
@@ -65,7 +68,8 @@ class Inspected(Model):
         """Gigabytes of tensors on the device so far; on a CPU, of the process."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated() / 1e9
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_maxrss * 1024 / 1e9
 
     def share_of_muon(self) -> float:
         """The time of Muon's update relative to that of a step. Overwrites the gradients."""
@@ -80,7 +84,9 @@ class Inspected(Model):
             return matrices[0].detach()
 
         seconds_per_call(update, 2)  # warms up
-        return seconds_per_call(update, 10) / seconds_per_call(self.take, 10)
+        of_update = seconds_per_call(update, 10)
+        of_step = seconds_per_call(self.take, 10)
+        return of_update / of_step
 
     def print_profile(self) -> None:
         """Print the operations that take longest, into the log of the step."""
@@ -88,9 +94,13 @@ class Inspected(Model):
             for _ in range(PROFILED_STEPS):
                 self.take()
         device = "cpu" if self.device.type == "cpu" else "device"
-        order = f"self_{device}_time_total"
         events = profiler.key_averages()
-        print(events.table(order, row_limit=12, max_name_column_width=60), flush=True)
+        table = events.table(
+            f"self_{device}_time_total",
+            row_limit=12,
+            max_name_column_width=60,
+        )
+        print(table, flush=True)
 
     @torch.no_grad()
     def difference_alone(self) -> float:
@@ -98,24 +108,33 @@ class Inspected(Model):
         alone, relative to that of the latter."""
         network = self.configs.network.eval()
         batch = self.step.draw(self.stage)[0]
-        assert batch.attention_mask is not None
+        all_documents = batch.attention_mask
+        assert all_documents is not None
         seq_len = batch.inputs.shape[1]
-        norms = torch.zeros(2, device=self.device)
-        autocast = self.configs.training.autocast
+        of_difference = torch.zeros((), device=self.device)
+        of_alone = torch.zeros((), device=self.device)
 
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-            packed = network(batch.inputs, batch.positions, **masks_of(batch)).float()
-            for window, documents in enumerate(batch.attention_mask[:N_WINDOWS]):
+        with torch.autocast(
+            self.device.type,
+            torch.bfloat16,
+            enabled=self.configs.training.autocast,
+        ):
+            packed = network(batch.inputs, batch.positions, **masks_of(batch))
+            for window, documents in enumerate(all_documents[:N_WINDOWS]):
                 places = batch.positions[window] - window * seq_len
-                for number in range(1, int(documents.max()) + 1):
+                n_documents = int(documents.max())
+                for number in range(1, n_documents + 1):
                     is_inside = documents == number
                     is_here = is_inside[places]
-                    own_places = places[is_here] - is_inside.nonzero()[0]
+                    begin = is_inside.nonzero()[0]
+                    own_places = places[is_here] - begin
                     ids = batch.inputs[window, is_inside]
+
                     alone = network(ids[None], own_places).float()
-                    difference = packed[window, is_here] - alone
-                    norms[0] += difference.square().sum()
-                    norms[1] += alone.square().sum()
+                    difference = packed[window, is_here].float() - alone
+                    of_difference += difference.square().sum()
+                    of_alone += alone.square().sum()
 
         network.train()
-        return (norms[0] / norms[1]).sqrt().item()
+        ratio = of_difference / of_alone
+        return ratio.sqrt().item()

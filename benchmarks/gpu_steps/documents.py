@@ -15,12 +15,17 @@ def write_documents(path: Path, n_documents: int, longest: int) -> None:
     """Write documents of 20 to `longest` words as JSON, one per line. Their lengths are spread
     evenly over the logarithm, and words occur in inverse proportion to their rank."""
     generator = np.random.default_rng(0)
-    words = ["".join(row) for row in generator.choice(LETTERS, (N_WORDS, 5))]
+    letters = generator.choice(LETTERS, (N_WORDS, 5))
+    words = ["".join(row) for row in letters]
     shares = 1 / np.arange(1, N_WORDS + 1)
+    shares /= shares.sum()
+
+    sizes = np.geomspace(20, longest, n_documents)
     lines = []
-    sizes = generator.permutation(np.geomspace(20, longest, n_documents).astype(int))
-    for size in sizes:
-        ranks = generator.choice(N_WORDS, size, p=shares / shares.sum())
+    for size in generator.permutation(sizes.astype(int)):
+        ranks = generator.choice(N_WORDS, size, p=shares)
         text = " ".join(words[rank] for rank in ranks)
-        lines.append(json.dumps({"text": text}) + "\n")
-    write_atomically(path, "".join(lines).encode())
+        line = json.dumps({"text": text})
+        lines.append(f"{line}\n")
+    joined = "".join(lines)
+    write_atomically(path, joined.encode())

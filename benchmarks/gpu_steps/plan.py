@@ -19,7 +19,12 @@ class Entry(NamedTuple):
 
 
 def beside(take: Callable[[Step], None], most: float) -> Entry:
-    return Entry(take, least=20, most=most, is_alone=False)
+    return Entry(
+        take,
+        least=20,
+        most=most,
+        is_alone=False,
+    )
 
 
 STEPS = {

@@ -32,8 +32,10 @@ class StepProcess:
         self.was_ended = False
         rows = self.path.with_suffix(".rows.json")
         write_json(rows, {"passed": False, "rows": [], "figures": {}})
-        module = [sys.executable, "-m", "benchmarks.gpu_steps"]
-        words = [name, str(rows), f"{seconds:g}"] + ["--dry-run"] * is_dry
+        command = [sys.executable, "-m", "benchmarks.gpu_steps"]
+        command += [name, str(rows), f"{seconds:g}"]
+        if is_dry:
+            command.append("--dry-run")
         # all steps share compiled code, and several models compile at once
         own = {
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
@@ -43,7 +45,7 @@ class StepProcess:
             own = {"OMP_NUM_THREADS": "1"}
         with open(self.path.with_suffix(".log"), "w") as output:
             self.process = subprocess.Popen(
-                module + words,
+                command,
                 cwd=ROOT,
                 env=os.environ | own,
                 start_new_session=True,
@@ -60,9 +62,10 @@ class StepProcess:
     def spent(self) -> float:
         """Seconds since the start; in a dry run, of processor time."""
         seconds = time.monotonic() - self.began
-        if self.is_dry:
-            return max(SHARE_OF_TIME * seconds, processor_seconds(self.process.pid))
-        return seconds
+        if not self.is_dry:
+            return seconds
+        of_processor = processor_seconds(self.process.pid)
+        return max(SHARE_OF_TIME * seconds, of_processor)
 
     def end(self) -> None:
         """End the step and the programs that it has started."""
@@ -76,16 +79,20 @@ class StepProcess:
         """End the step, and write its result."""
         seconds = time.monotonic() - self.began
         self.end()
-        output = self.path.with_suffix(".log").read_text(errors="replace")
-        result = json.loads(self.path.with_suffix(".rows.json").read_text())
+        log = self.path.with_suffix(".log")
+        output = log.read_text(errors="replace")
+        rows = self.path.with_suffix(".rows.json")
+        result = json.loads(rows.read_text())
         code = self.process.returncode
         if self.was_ended:
             result["rows"].append(["ended", f"after {self.seconds:.0f} s"])
         elif code:
-            last = [f"exit code {code}", *output.strip().splitlines()][-1]
-            result["rows"].append(["failed", last])
+            lines = [f"exit code {code}"]
+            lines += output.strip().splitlines()
+            result["rows"].append(["failed", lines[-1]])
         result["passed"] &= code == 0
-        result |= {"seconds": round(seconds, 1), "output": output[-4_000:]}
+        result["seconds"] = round(seconds, 1)
+        result["output"] = output[-4_000:]
         write_json(self.path.with_suffix(".json"), result, indent=1)
         return result
 

@@ -61,24 +61,36 @@ class Step:
         self.write()
 
     def write(self) -> None:
-        result = {"passed": self.passed, "rows": self.rows, "figures": self.figures}
+        result = {
+            "passed": self.passed,
+            "rows": self.rows,
+            "figures": self.figures,
+        }
         write_json(self.file, result)
 
     def text(self, preset: str) -> str:
         """The value of `data.corpus` for a preset; its text is written once for all steps."""
         if preset == GPU and not self.is_dry:
             return "tiny_shakespeare"
-        path = self.file.with_name("play.txt" if preset == GPU else "documents.jsonl")
-        if not path.exists() and preset == GPU:
-            write_atomically(path, play(40_000).encode())
-        elif not path.exists():
-            size = (300, 50) if self.is_dry else (5_000, 2_000)
-            write_documents(path, *size)
+        name = "play.txt" if preset == GPU else "documents.jsonl"
+        path = self.file.with_name(name)
+        if path.exists():
+            return str(path)
+        if preset == GPU:
+            text = play(40_000)
+            write_atomically(path, text.encode())
+        elif self.is_dry:
+            write_documents(path, n_documents=300, longest=50)
+        else:
+            write_documents(path, n_documents=5_000, longest=2_000)
         return str(path)
 
     def keys(self, preset: str, own: dict[str, Any]) -> dict[str, Any]:
         """The keys of a step on top of a preset."""
-        common = {"data.corpus": self.text(preset), "sample.every_evaluations": 0}
+        common = {
+            "data.corpus": self.text(preset),
+            "sample.every_evaluations": 0,
+        }
         if self.is_dry:
             own = own | TINY
         if self.is_dry and preset == GPU_BASE:
@@ -87,12 +99,16 @@ class Step:
 
     def values(self, own: dict[str, Any], preset: str = GPU) -> dict[str, Any]:
         """All keys of a preset, with a step's own on top."""
-        return resolve(read_config(PRESETS / f"{preset}.yaml"), self.keys(preset, own))
+        of_preset = read_config(PRESETS / f"{preset}.yaml")
+        return resolve(of_preset, self.keys(preset, own))
 
     def train(self, own: dict[str, Any], preset: str = GPU) -> RunFolder:
         """Train with a preset in a process of its own."""
-        keys = self.keys(preset, {"name": "gpu", "logs": str(RUNS), **own})
+        place = {"name": "gpu", "logs": str(RUNS)}
+        keys = self.keys(preset, place | own)
         if self.is_dry:
             keys |= SHORT
-        run, _ = train(["--preset", preset, *key_words(keys)])
+        words = ["--preset", preset]
+        words += key_words(keys)
+        run, _ = train(words)
         return run
