@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -81,6 +82,8 @@ class ForkServer:
         run's curves is empty unless the program `draws`.
         """
         out, out_write = pty.openpty() if terminal else os.pipe()
+        if terminal:
+            termios.tcsetwinsize(out, (24, 80))
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]

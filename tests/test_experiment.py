@@ -88,8 +88,7 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(
         shown.extend(process.stdout)
     assert process.wait(timeout=60) == 0
     text = "".join(shown)
-    assert re.search(r"Train\S*\s+\d+%", text)
-    assert re.search(r"about \d+:\d\d left", text)
+    assert re.search(r"training +\d+%\|.*\| \[\d\d:\d\d<\d\d:\d\d, step \d+\]", text)
     assert "\x1b[32m" in text or "\x1b[31m" in text  # a right or a wrong guess
     assert "loss.valid" in text
 

@@ -1,20 +1,19 @@
 """Shows a run on the terminal, in its log, and on the dashboard. The only module of training that
 imports labml.
 
-A terminal shows labml's progress line. A pipe or file gets one plain line per evaluation, without
-carriage returns and colors.
+A terminal shows a progress bar with the time left. A pipe or file gets one plain line per
+evaluation, without carriage returns and colors.
 """
 
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from labml import experiment, lab, logger, monit
+from labml import experiment, lab, logger
 from labml.internal import experiment as internal
 from labml.internal.app.logs import APP_CONSOLE_LOGS
 from labml.internal.computer import configs as computer
@@ -23,6 +22,7 @@ from labml.internal.logger import logger_singleton
 from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
+from tqdm import tqdm
 
 from runs.delivery import Delivery, Uploader, dashboard_address
 from runs.errors import StoppedError
@@ -35,6 +35,9 @@ from training.loop import Trainer
 from training.schedule import Stage
 
 SECONDS_TO_DELIVER = 10.0
+BAR = (
+    "{desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{postfix}]"  # as tqdm's own
+)
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
@@ -109,16 +112,13 @@ class Tracking(Callback):
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.is_terminal = sys.stdout.isatty()
-        self.section: Any = None
-        # time and progress after the first step
-        self.began: tuple[float, float] | None = None
+        self.bar: tqdm | None = None  # on a terminal, after the first step
         self.uploader: Uploader | None = None
         self.has_new_row = False
 
     @contextmanager
     def training(self, is_interrupted: Callable[[], bool]) -> Iterator[None]:
-        """Shows labml's progress line, uploads to the dashboard, and records how the training
-        ended."""
+        """Uploads to the dashboard, removes the progress bar, and records how the training ended."""
         self.run.save_status("in progress")
         # labml creates this file when a run starts, never removes it, and refuses to start if it
         # exists.
@@ -130,13 +130,7 @@ class Tracking(Callback):
             self.uploader.start_and_report()
 
         try:
-            monitor_singleton().silent(not self.is_terminal)
-            with (
-                experiment.start(),
-                monit.section(
-                    "Train", total_steps=1.0, is_new_line=True
-                ) as self.section,
-            ):
+            with experiment.start():
                 yield
             with suppress(OSError):
                 self.run.save_status("interrupted" if is_interrupted() else "completed")
@@ -146,6 +140,8 @@ class Tracking(Callback):
                 self.run.save_status("crashed", str(error) or type(error).__name__)
             raise
         finally:
+            if self.bar is not None:
+                self.bar.close()
             undelivered = self.uploader and self.uploader.end(SECONDS_TO_DELIVER)
             if undelivered:
                 logger.log(undelivered)
@@ -158,7 +154,7 @@ class Tracking(Callback):
         return self.uploader.delivery.knobs if self.uploader else None
 
     def reported(self, trainer: Trainer, line: str) -> None:
-        logger.log(line)
+        self._show(line)
         self._log(line)
 
     def stepped(self, trainer: Trainer, stage: Stage) -> None:
@@ -166,21 +162,37 @@ class Tracking(Callback):
             self.has_new_row = False
             self.uploader.wake.set()
         if self.is_terminal:
-            self._show_progress(trainer.progress())
+            self._show_progress(trainer)
 
-    def _show_progress(self, progress: float) -> None:
-        now = time.monotonic()
-        if self.began is None:
-            self.began = (now, progress)
-        began, progress_then = self.began
-        if progress > progress_then:
-            left = int((now - began) / (progress - progress_then) * (1 - progress))
-            self.section.message = f"about {left // 60}:{left % 60:02d} left"
-        monit.progress(progress)
+    def _show_progress(self, trainer: Trainer) -> None:
+        progress = min(1.0, trainer.progress())
+        if self.bar is None:
+            # the time left follows the mean speed, which `smoothing=0` asks for
+            self.bar = tqdm(
+                desc="training",
+                total=1.0,
+                initial=progress,
+                bar_format=BAR,
+                smoothing=0,
+                leave=False,
+                dynamic_ncols=True,
+                file=sys.stdout,
+            )
+        self.bar.set_postfix_str(f"step {trainer.step:,}", refresh=False)
+        self.bar.update(progress - self.bar.n)
+
+    def _show(self, line: Any) -> None:
+        """A line above the bar, which the next step draws again."""
+        self._clear_bar()
+        logger.log(line)
+
+    def _clear_bar(self) -> None:
+        if self.bar is not None:
+            self.bar.clear()
 
     def evaluated(self, trainer: Trainer, row: Row, best: Weights | None) -> None:
         parts = shown_row(row)
-        logger.log(parts)
+        self._show(parts)
         self._log("".join(text for text, _ in parts))
         self.has_new_row = True  # another callback writes it after this one
 
@@ -188,7 +200,7 @@ class Tracking(Callback):
         """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct
         e, `[x!e]` for x."""
         for guesses in samples:
-            logger.log([self._shown(guess) for guess in guesses])
+            self._show([self._shown(guess) for guess in guesses])
             self._log("".join(_marked(guess, in_color=True) for guess in guesses))
 
     def _shown(self, guess: Guess) -> tuple[str, Any]:
