@@ -2,11 +2,8 @@
 
 import math
 
-import torch
-
-from configs.acceleration import compiled_objective, cuda_graphs, recorded_draws
+from configs.acceleration import compiler, cuda_graphs, follows_clock, recorded_draws
 from configs.branch import is_sharded
-from configs.compiled_code import kept_code
 from configs.data import validation_windows
 from configs.experiment import Configs
 from configs.keys import ConfigError
@@ -28,7 +25,6 @@ from runs.run_folder import RunFolder
 from training.callbacks.any_order_bound import AnyOrderBound
 from training.callbacks.at_longest import AtLongest
 from training.callbacks.callback import Callback
-from training.callbacks.compiler import Compiler
 from training.callbacks.data_waiting import DataWaiting
 from training.callbacks.evaluation_budget import EvaluationBudget
 from training.callbacks.health_checks import MASKED_BY, HealthChecks
@@ -46,7 +42,6 @@ from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
 from training.marks import mark_of
-from training.switches.compiler import let_compiled_code_change_threads
 from training.tracking import Tracking
 
 WORD_SAMPLE = 2**18  # tokens of the validation text, in which words are counted
@@ -94,11 +89,9 @@ def callbacks_of(
         callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))
-    if compiled := compiled_objective(c):
-        callbacks.append(Compiler(compiled, around=kept_code))
-    if may_choose_threads(c):
-        if compiled:
-            let_compiled_code_change_threads()
+    if compiling := compiler(c):
+        callbacks.append(compiling)
+    if follows_clock(c):
         callbacks.append(ThreadChoice())
 
     if graphs := cuda_graphs(c):
@@ -181,14 +174,6 @@ def prompts(c: Configs) -> list[str]:
     text = c.data.loaded.validation
     lines = [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20]
     return c.sample.prompts or lines[:6] or [text[:60]]
-
-
-def may_choose_threads(c: Configs) -> bool:
-    """Whether no key fixes the number and only seconds limit the run, so that it does not repeat
-    bit for bit anyway."""
-    is_fixed = c.training.max_steps or c.training.max_chars or c.training.threads
-    is_alone_on_cpu = c.torch_device.type == "cpu" and n_started() == 1
-    return not is_fixed and is_alone_on_cpu and torch.get_num_threads() > 1
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

@@ -126,6 +126,10 @@ class Configs(BaseConfigs):
         self._set_values(dict(values))
         self._values = values
 
+    def values(self) -> dict[str, Any]:
+        """Every key with its value as the user wrote it."""
+        return dict(self._values)
+
     def value_of(self, key: str) -> Any:
         """The value of a key as the user wrote it: reading its item gives the part that it names."""
         return self._values[key]

@@ -8,8 +8,13 @@ from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
-from configs.acceleration import compiled_objective, cuda_graphs, recorded_draws
-from configs.callbacks import may_choose_threads, simple_losses
+from configs.acceleration import (
+    compiled_objective,
+    cuda_graphs,
+    follows_clock,
+    recorded_draws,
+)
+from configs.callbacks import simple_losses
 from configs.command_line.command import resolve
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, configs_of
@@ -187,7 +192,7 @@ def choose_threads(values: Mapping[str, Any], corpus: Corpus) -> None:
     configs = built(values, corpus, keys)
     trainer = configs.trainer
     trainer.callbacks = [Printer()]
-    if may_choose_threads(configs):
+    if follows_clock(configs):
         ThreadChoice().choose(trainer)
 
 

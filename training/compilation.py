@@ -26,14 +26,7 @@ class Compiled:
         self.counts = objective.counts
         self.normalized = objective.normalized
         self.eager = objective.outcome
-        # Without the guard on global state, PyTorch does not compile again when the number of
-        # threads changes.
-        options: dict[str, Any] = {
-            "guard_filter_fn": lambda guards: [
-                g.guard_type != "GLOBAL_STATE" for g in guards
-            ]
-        }
-        self.outcome = torch.compile(objective.outcome, dynamic=True, options=options)
+        self.outcome = self.eager
 
     def compile(
         self,
@@ -51,6 +44,14 @@ class Compiled:
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
         set_for_compiler(step.update.device, _leave_out(step.update.model))
+        # Without the guard on global state, PyTorch does not compile again when the number of
+        # threads changes.
+        options: dict[str, Any] = {
+            "guard_filter_fn": lambda guards: [
+                g.guard_type != "GLOBAL_STATE" for g in guards
+            ]
+        }
+        self.outcome = torch.compile(self.eager, dynamic=True, options=options)
         step.update.objective = self  # type: ignore[bad-assignment]
         reason = ""
         try:

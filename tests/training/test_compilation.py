@@ -1,7 +1,9 @@
 """Compiled steps, the folder of compiled code, and training without a compiler."""
 
+import multiprocessing
 import os
 import queue
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -14,9 +16,17 @@ from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.testing import assert_close
 
-from configs.acceleration import compiled_objective
+from configs.acceleration import code_name, compiled_objective, compiler
 from configs.compiled_code import CACHE_VARIABLE, kept_code
-from tests.conftest import check_same, configs_for, weights, written
+from tests.conftest import (
+    Recording,
+    check_same,
+    config_file,
+    configs_for,
+    weights,
+    written,
+)
+from training.callbacks.compiler import Compiler
 from training.schedule import Stage
 
 # The smallest model that is compiled completely: this takes half a minute once, and then its code
@@ -339,3 +349,90 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(
     assert "warning" not in output
 
     check_same(whole.run, begun)
+
+
+class Waiting(Recording):
+    """Waits for a process after the second step."""
+
+    def __init__(self, process):
+        super().__init__()
+        self.process = process
+
+    def stepped(self, trainer, stage):
+        if trainer.step == 2:
+            self.process.join()
+
+
+def test_training_begins_uncompiled_and_goes_on_compiled(corpus_file, use_backend):
+    """As soon as the other process has ended. The weights are those of an uncompiled run."""
+    use_backend("aot_eager")
+    keys = COMPILED | {"training__max_steps": 4}
+    eager = configs_for(corpus_file, **keys | {"training__compile": False})
+    eager.trainer.train()
+
+    configs = configs_for(corpus_file, **keys)
+    process = multiprocessing.get_context("spawn").Process(target=int)
+    waiting = Waiting(process)
+    compiled = compiled_objective(configs)
+    configs.trainer.callbacks = [
+        waiting,
+        Compiler(compiled, lambda report: nullcontext(), process),
+    ]
+    configs.trainer.train()
+
+    assert waiting.lines[0] == "training uncompiled while another process compiles"
+    assert waiting.lines[-1].startswith("compiled in ")
+    assert configs.update.objective is compiled
+    assert_close(weights(configs), weights(eager), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keys", "begins_uncompiled"),
+    [
+        ({}, True),
+        ({"training__max_steps": 9}, False),  # repeats bit for bit
+        ({"training__threads": 2}, False),  # as trials do
+        ({"training__max_seconds": 20.0}, False),
+    ],
+)
+def test_runs_that_follow_the_clock_begin_uncompiled(
+    corpus_file, two_threads, empty_cache, keys, begins_uncompiled
+):
+    keys = COMPILED | {"training__max_seconds": 90.0} | keys
+    process = compiler(configs_for(corpus_file, **keys)).process
+    assert (process is not None) == begins_uncompiled
+
+
+def test_code_that_is_kept_is_loaded_before_the_first_step(
+    corpus_file, two_threads, empty_cache, monkeypatch
+):
+    monkeypatch.delenv(CACHE_VARIABLE)
+    keys = COMPILED | {"training__max_seconds": 90.0}
+    configs = configs_for(corpus_file, **keys)
+    with kept_code(print, code_name(configs)):
+        monkeypatch.delenv(CACHE_VARIABLE)
+
+    assert compiler(configs).process is None
+
+    other = configs_for(corpus_file, **keys, model__d_ff=48)
+    assert compiler(other).process is not None
+
+
+@pytest.mark.slow
+def test_a_run_takes_the_code_that_another_process_has_compiled(
+    corpus_file, empty_cache, fork_server, tmp_path
+):
+    """The second run finds it in the folder, and begins compiled."""
+    keys = COMPILED | {"data__corpus": corpus_file, "training__max_seconds": 120.0}
+    environment = {"OMP_NUM_THREADS": "2", CACHE_VARIABLE: ""}
+    words = ["experiment.py", "--config", config_file(tmp_path, keys)]
+    first = fork_server.start(words, environment, merged=True).output()
+
+    assert "uncompiled while another" in first
+    assert re.search("compiled in [0-9] s", first)
+
+    words.append("training.max_seconds=60")
+    second = fork_server.start(words, environment, merged=True).output()
+
+    assert "uncompiled" not in second
+    assert re.search("compiled in [0-9] s", second)

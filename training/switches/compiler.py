@@ -15,6 +15,13 @@ def let_compiled_code_change_threads() -> None:
     torch._inductor.config.cpp.dynamic_threads = True
 
 
+def set_for_compiling_beside_training() -> None:
+    """Compile in this thread alone: a core for it, the others for the training."""
+    let_compiled_code_change_threads()
+    torch.set_num_threads(1)
+    torch._inductor.config.compile_threads = 1
+
+
 def set_for_compiler(device: torch.device, leaves_modules_out: bool) -> None:
     """Set what compiling a training step needs."""
     # Sizes that are equal by chance, such as a window's length and d_model, differ in the next
