@@ -11,6 +11,7 @@ from torch import nn
 
 from runs.errors import first_line
 from training.objective import MaskedObjective
+from training.optimizers import RowAdagrad, update_rows
 from training.schedule import Stage
 from training.step import TrainingStep
 from training.switches.compiler import set_for_compiler
@@ -60,6 +61,8 @@ class Compiled:
                 for stage in different.values():
                     batches = step.draw(stage)
                     step.update.forward_backward(batches[0], self.counts(batches))
+                if step.update.device.type == "cuda":
+                    compile_tables(step.update.optimizers)
         # training can do without anything that a missing or broken compiler raises
         except Exception as error:
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
@@ -73,6 +76,38 @@ class Compiled:
     def agreed(self, reason: str) -> str:
         """The reason why compiling has failed, empty if it has not; several processes share one."""
         return reason
+
+
+@torch.no_grad()
+def compile_tables(optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """Compile the updates of tables with dense gradients, which then take one kernel each."""
+    update = compiled_update()
+    for optimizer in optimizers:
+        if not isinstance(optimizer, RowAdagrad):
+            continue
+        for table in optimizer.param_groups[0]["params"]:
+            rows = torch.zeros_like(table)
+            zero = rows.new_zeros(())
+            update(rows, rows.clone(), rows[:, 0].clone(), zero, zero)
+        optimizer.update_rows = update
+
+
+def compiled_update() -> Callable[..., None]:
+    """`update_rows`, compiled for each table. The learning rate may change."""
+    compiled = torch.compile(update_rows, dynamic=False)
+
+    def update(
+        rows: torch.Tensor,
+        changes: torch.Tensor,
+        square_sums: torch.Tensor,
+        lr: float | torch.Tensor,
+        found_inf: torch.Tensor,
+    ) -> None:
+        # a number would be a constant of the code
+        rate = torch.full_like(found_inf, lr) if isinstance(lr, float) else lr
+        compiled(rows, changes, square_sums, rate, found_inf)
+
+    return update
 
 
 @contextmanager

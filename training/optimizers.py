@@ -1,6 +1,6 @@
 """AdamW, RowAdagrad for tables, and what all optimizers need; `training.muon` has Muon."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -91,6 +91,8 @@ class RowAdagrad(Optimizer):
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
         super().__init__(tables, {"lr": lr, "capturable": False})
+        # of dense gradients; the compiled one passes over a table once
+        self.update_rows: Callable[..., None] = update_rows
         # see `optimize_or_undo`
         self._step_supports_amp_scaling = True
         self.found_inf: torch.Tensor | None = None
@@ -110,22 +112,39 @@ class RowAdagrad(Optimizer):
             state["square_sums"] = torch.zeros_like(table[:, 0]).contiguous()
         square_sums = local(state["square_sums"])
         gradient: Any = table.grad
-        rows: Any = slice(None)
-        changes = local(gradient)
-        if gradient.is_sparse:
-            rows = gradient.indices()[0]
-            changes = gradient.values()
+        if not gradient.is_sparse:
+            rows = local(table).detach()
+            self.update_rows(rows, local(gradient), square_sums, lr, self.found_inf)
+            return
 
+        numbers = gradient.indices()[0]
+        changes = gradient.values()
         if self.found_inf is not None:
             changes.masked_fill_(self.found_inf > 0, 0.0)
-        square_sums[rows] += (
-            torch.linalg.vector_norm(changes, dim=1).square() / table.shape[1]
-        )
-        rates = -lr / (square_sums[rows].sqrt() + EPS).unsqueeze(1)
-        if gradient.is_sparse:
-            table.index_add_(0, rows, changes.mul_(rates))
-        else:
-            local(table).addcmul_(changes, rates)
+        square_sums[numbers] += mean_squares(changes)
+        table.index_add_(0, numbers, changes.mul_(rates(square_sums[numbers], lr)))
+
+
+def mean_squares(changes: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(changes, dim=1).square() / changes.shape[1]
+
+
+def rates(square_sums: torch.Tensor, lr: float | torch.Tensor) -> torch.Tensor:
+    return -lr / (square_sums.sqrt() + EPS).unsqueeze(1)
+
+
+def update_rows(
+    rows: torch.Tensor,
+    changes: torch.Tensor,
+    square_sums: torch.Tensor,
+    lr: float | torch.Tensor,
+    found_inf: torch.Tensor | None,
+) -> None:
+    """Update all `rows` `[n, length]` of a table and their `square_sums` `[n]`, in place."""
+    if found_inf is not None:
+        changes = torch.where(found_inf > 0, 0.0, changes)
+    square_sums += mean_squares(changes)
+    rows.addcmul_(changes, rates(square_sums, lr))
 
 
 def local(tensor: Any) -> torch.Tensor:

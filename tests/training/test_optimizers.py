@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from configs.training import muon
 from model.ngrams import NGRAMS, NgramEmbedding
 from tests.conftest import configs_for
 from tests.model.conftest import small_model
 from training import optimizers
+from training.compilation import compile_tables
 from training.muon import STEPS, A, B, C, Muon, orthogonal
 from training.optimizers import RowAdagrad, gradients_of
 
@@ -114,6 +116,26 @@ def test_row_adagrad_follows_its_formula_and_changes_no_other_row(is_sparse):
 
     others = [1, 3, 4, 6, 8]
     assert torch.equal(table[others], expected[others])
+
+
+def test_a_compiled_update_of_a_table_is_that_of_an_eager_one():
+    """With learning rates that change, as numbers and as tensors; a step that is not finite changes
+    nothing."""
+    eager, compiled = (RowAdagrad([nn.Parameter(random(9, 4))], lr=0.1) for _ in "12")
+    compile_tables([compiled])
+    for seed, lr in enumerate((0.1, 0.2, 0.3, torch.tensor(0.4))):
+        for optimizer in (eager, compiled):
+            (group,) = optimizer.param_groups
+            group["lr"] = lr
+            optimizer.found_inf = torch.tensor(float(seed == 2))
+            group["params"][0].grad = random(9, 4, seed=seed)
+            if seed == 2:
+                group["params"][0].grad[3] = torch.nan
+            optimizer.step()
+
+    assert_close(compiled.state_dict()["state"], eager.state_dict()["state"])
+    assert_close(*(each.param_groups[0]["params"] for each in (compiled, eager)))
+    assert eager.param_groups[0]["params"][0].isfinite().all()
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 1.0])
