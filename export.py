@@ -3,6 +3,8 @@
 python export.py RUN --to huggingface DIR      RUN: a folder, a uuid or its first characters, or last
 python export.py RUN --to onnx FILE            also: onnx-int8 FILE, a quarter as large, with close
                                                logits
+python export.py RUN --to page DIR             a folder for any static host: the page /try with the
+                                               model in it; also: page-int8 DIR
 python export.py RUN --to sentence-transformers DIR
                                                vectors of texts: those of predict.py --vectors
 python export.py RUN --to tensorboard DIR      also: wandb DIR, csv FILE
@@ -73,7 +75,7 @@ def convert(options: Namespace) -> int:
         if name == SENTENCE_TRANSFORMERS:
             given = {"pooling": options.pooling, "layer": options.layer}
             vectors.check_options(source, **given)
-        if name in (*OF_MODELS, SENTENCE_TRANSFORMERS):
+        if name not in TRACKERS:
             source = load(source)
 
     try:
@@ -137,6 +139,22 @@ def to_small_onnx(trained: Trained, file: Path) -> None:
     quantize(file)
 
 
+def to_page(trained: Trained, folder: Path, is_quantized: bool = False) -> None:
+    from board.standalone import check_packages, write_page
+    from trained.page import check_tokens, write_model
+
+    check_packages()
+    check_tokens(trained)
+    folder.mkdir()
+    print(write_model(trained, folder, is_quantized))
+    write_page(folder)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    print(
+        f"{sum(sizes.values()) / 1e6:.1f} MB, of which weights.onnx has"
+        f" {sizes['weights.onnx'] / 1e6:.1f}"
+    )
+
+
 def to_tracker(track: Callable[..., None], run: RunFolder, path: Path) -> None:
     track(run, path, run.metrics())
 
@@ -146,12 +164,17 @@ OF_MODELS = {
     "onnx": to_onnx,
     "onnx-int8": to_small_onnx,
 }
-FORMATS: dict[str, Callable[..., None]] = {
-    **OF_MODELS,
-    SENTENCE_TRANSFORMERS: to_sentence_transformers,
+TRACKERS = {
     "tensorboard": partial(to_tracker, trackers.to_tensorboard),
     "wandb": partial(to_tracker, trackers.to_wandb),
     "csv": partial(to_tracker, trackers.to_csv),
+}
+FORMATS: dict[str, Callable[..., None]] = {
+    **OF_MODELS,
+    "page": to_page,
+    "page-int8": partial(to_page, is_quantized=True),
+    SENTENCE_TRANSFORMERS: to_sentence_transformers,
+    **TRACKERS,
 }
 
 

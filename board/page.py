@@ -18,14 +18,13 @@ from fastapi.responses import (
     Response,
 )
 
+from board.files import MODULES, STATIC
 from board.run_records import RunRecords
 
-STATIC = Path(__file__).parent / "static"  # Folio's own
 OWN = ("runs", "compare", "try")  # pages, besides those of runs
 # of a page, Folio's or labml's; files have a dot
 ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")
 SCRIPT = "js/bundle.min.js"  # labml's
-MODULES = Path(__file__).parent / "node_modules"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
 ORIGINS = (
     "https://cdn.jsdelivr.net",

@@ -1,7 +1,8 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
+import { ABSENT, ask, liveRuns, site } from "./models.js";
 import {
-  ABSENT, SECOND, ask, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, liveRuns, nameOf,
-  pause, seen, show, toggle, view,
+  SECOND, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, nameOf, pause, seen, show, toggle,
+  view,
 } from "./page.js";
 
 const EXAMPLES = {
@@ -204,12 +205,14 @@ function offer(all) {
 }
 
 const hiding = controls(update, button("Hide 15%", hideShare), button("Hide all", () => hide(everywhere())),
-  button("Show all", () => hide([])), toggle("attention of the selected character", "attention"));
+  button("Show all", () => hide([])),
+  site.hasAttention ? toggle("attention of the selected character", "attention") : null);
 const filling = controls(() => {}, button("Fill all at once", () => write(true)),
   button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), toggle("draw at random", "draw"),
   button("Stop", () => (writer = null)));
 const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
-frame("Try", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
+const choosing = site.about ?? el("label", "Run ", picker);
+frame("Try", el("h1", site.title), el("div.controls", choosing, status), error,
   card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),
   card("Probabilities of each blank", legend, bars));
 liveRuns(offer);

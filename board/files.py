@@ -1,0 +1,6 @@
+"""Where the files of the pages are: Folio's own, and those of npm's packages."""
+
+from pathlib import Path
+
+STATIC = Path(__file__).parent / "static"
+MODULES = Path(__file__).parent / "node_modules"
