@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from runs.hardware import processor
 from training.optimizers import local
 
 # Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small
@@ -16,9 +17,10 @@ A = 3.4445
 B = -4.7750
 C = 2.0315
 STEPS = 5
-# Here, because torch.compile cannot trace the calls.
-CPU_HAS_BFLOAT16 = (
-    torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+# Whether products in bfloat16 are faster. Intel's instructions of AVX-512 for them are slower than
+# those for float32; only AMX is faster there. Here, because torch.compile cannot trace the calls.
+CPU_HAS_BFLOAT16 = torch.cpu._is_amx_tile_supported() or (
+    torch.cpu._is_avx512_bf16_supported() and "Intel" not in processor()
 )
 
 
