@@ -87,8 +87,7 @@ def compile_tables(optimizers: Sequence[torch.optim.Optimizer]) -> None:
             continue
         for table in optimizer.param_groups[0]["params"]:
             rows = torch.zeros_like(table)
-            zero = rows.new_zeros(())
-            update(rows, rows.clone(), rows[:, 0].clone(), zero, zero)
+            update(rows, rows.clone(), rows[:, 0].clone(), 0.0, rows.new_zeros(()))
         optimizer.update_rows = update
 
 
