@@ -4,9 +4,10 @@ same number of tokens, and the peak of the process's memory.
 python -m benchmarks.checkpoint FOLDER FILE [--tokens 300000] [--repeats 3]
 
 FOLDER is a checkpoint of transformers; one without a head for masked tokens gets the same new one
-for both. Both train with AdamW and one learning rate, which rises for a tenth of the training and
-then falls, without dropout, on windows of 128 tokens, 16 at once, and mask 15%. The loss is Folio's
-`loss.valid`: the checkpoint that Trainer saves is measured by a run without steps.
+for both. FILE is one plain text, so that both see the same windows. Both train with AdamW and one
+learning rate, which rises for a tenth of the training and then falls, without dropout, on windows of
+128 tokens, 16 at once, and mask 15%. The loss is Folio's `loss.valid`: the checkpoint that Trainer
+saves is measured by a run without steps.
 """
 
 import json
@@ -129,7 +130,7 @@ def measures(speed: float, loss: float, who: int) -> Measures:
 
 if __name__ == "__main__":
     folder = {"metavar": "FOLDER", "nargs": None, "help": "a checkpoint"}
-    file = {"metavar": "FILE", "nargs": None, "help": "documents, such as a .jsonl"}
+    file = {"metavar": "FILE", "nargs": None, "help": "one plain text"}
     tokens = {"type": int, "default": 300_000, "metavar": "N", "help": "to train on"}
     run_benchmark(
         main,

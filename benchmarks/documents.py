@@ -158,6 +158,7 @@ def trainer_of(model: Any, folder: str, rows: Any, batch_of: Any, rate: float) -
         learning_rate=rate,
         warmup_steps=0.1,
         weight_decay=0.01,
+        adam_beta2=0.98,  # as Folio's
         use_cpu=True,
         save_strategy="no",
         report_to=[],
