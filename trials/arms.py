@@ -59,9 +59,11 @@ class Arm:
         replaced(self.values, OWN_CODE, add)
         add("", self.root / "experiment.py")
         for package in CODE:
-            for path in sorted((self.root / package).rglob("*.py")):
+            paths = (self.root / package).rglob("*.py")
+            for path in sorted(paths):
                 if CACHE not in path.parents:  # what torch.compile writes
                     add("", path)
+
         return digest.hexdigest()
 
 
@@ -137,7 +139,9 @@ def check_arms(arms: Sequence[Arm], equal: str, most: int) -> None:
     key = f"training.max_{equal}"
     budgets = []
     for arm in arms:
-        budgets.append({name: arm.values[name] for name in BUDGETS if arm.values[name]})
+        limits = {name: arm.values[name] for name in BUDGETS}
+        budgets.append({name: limit for name, limit in limits.items() if limit})
+
     if budgets != [{key: budgets[0].get(key)}] * len(arms):
         shown = " and ".join(map(str, budgets))
         raise ConfigError(

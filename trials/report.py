@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from argparse import Namespace
+from statistics import fmean
 from typing import Any
 
 from runs.errors import StoppedError
@@ -29,10 +30,12 @@ class Report:
     def __init__(self, options: Namespace, trial: Trial):
         self.options = options
         self.trial = trial
-        self.critical = critical_values(options.most, ERROR / len(trial.variants))
+        error = ERROR / len(trial.variants)
+        self.critical = critical_values(options.most, error)
         # of each variant, after each pair
         self.known: dict[str, list[Interval]] = {}
-        self.n_digits = max(3, 1 - math.floor(math.log10(options.smallest)))
+        magnitude = math.floor(math.log10(options.smallest))
+        self.n_digits = max(3, 1 - magnitude)
 
     def say(self, line: str) -> None:
         file = sys.stderr if self.options.json else sys.stdout
@@ -40,11 +43,14 @@ class Report:
 
     def begin(self) -> None:
         """The time at most, and whether the trial continues."""
-        n_runs = self.options.most * len(self.trial.runs)
-        line = f"at most {self.options.most} pairs, {n_runs} runs"
+        n_pairs = self.options.most
+        n_runs = n_pairs * len(self.trial.runs)
+        line = f"at most {n_pairs} pairs, {n_runs} runs"
         seconds = self.trial.base.values["training.max_seconds"]
         if seconds:
-            line += f", {minutes(n_runs * (seconds + SECONDS_TO_START))}"
+            at_most = n_runs * (seconds + SECONDS_TO_START)
+            line += f", {minutes(at_most)}"
+
         n_done = len(self.trial.all_runs)
         if n_done:
             line += f"; {n_done} are done in {self.trial.folder}"
@@ -52,9 +58,11 @@ class Report:
 
     def is_open(self, variant: Arm, n_pairs: int) -> bool:
         """Say what is known of a variant after a pair; returns whether it needs more."""
-        differences = self.trial.differences(variant, self.options.by, n_pairs)
+        metric = self.options.by
+        differences = self.trial.differences(variant, metric, n_pairs)
         if not differences:
-            raise StoppedError(f"these runs have no {self.options.by}: leave --by out")
+            raise StoppedError(f"these runs have no {metric}: leave --by out")
+
         known = interval(differences, self.critical)
         self.known.setdefault(variant.name, []).append(known)
         answer = self.answer(known)
@@ -63,38 +71,51 @@ class Report:
         return answer is None
 
     def answer(self, known: Interval) -> str | None:
-        return known.answer(self.options.smallest, self.options.by in MORE)
+        more_is_better = self.options.by in MORE
+        return known.answer(self.options.smallest, more_is_better)
 
     def further(self, differences: list[float]) -> str:
         """How many pairs an answer still takes."""
-        runs = self.trial.all_runs
-        took = sum(run["took"] for run in runs) / len(runs) * len(self.trial.runs)
+        most = self.options.most
+        mean_seconds = fmean(run["took"] for run in self.trial.all_runs)
+        of_a_pair = mean_seconds * len(self.trial.runs)
         if len(differences) < 2:
-            at_most = minutes(took * self.options.most)
+            at_most = minutes(of_a_pair * most)
             return f"at least {FIRST_LOOK - 1} more; {at_most} for all"
-        expected = expected_pairs(differences, self.options.smallest, self.critical)
+
+        smallest = self.options.smallest
+        expected = expected_pairs(differences, smallest, self.critical)
         if expected is None:
-            return f"an answer within {self.options.most} pairs is not expected"
-        return f"about {expected} more, {minutes(took * expected)}"
+            return f"an answer within {most} pairs is not expected"
+        return f"about {expected} more, {minutes(of_a_pair * expected)}"
 
     def save(self) -> None:
         """Write what the page /compare shows."""
-        options = vars(self.options)
-        shown = {key: options[key] for key in ("by", "equal", "smallest")}
-        self.trial.save(**shown, base=self.trial.base.name, intervals=self.known)
+        self.trial.save(
+            by=self.options.by,
+            equal=self.options.equal,
+            smallest=self.options.smallest,
+            base=self.trial.base.name,
+            intervals=self.known,
+        )
 
     def end(self) -> int:
         """Print one line per variant, or JSON; returns the exit code."""
         results = [self.result(variant) for variant in self.trial.variants]
         if self.options.json:
             print(json.dumps(results), flush=True)
+
         answers = [result["answer"] for result in results]
-        return next(EXIT_CODES[each] for each in EXIT_CODES if each in answers)
+        best = next(each for each in EXIT_CODES if each in answers)
+        return EXIT_CODES[best]
 
     def result(self, variant: Arm) -> dict[str, Any]:
         """Say the result about a variant; returns it for programs."""
         known = self.known[variant.name][-1]
-        name = f"{variant.name}: " if len(self.known) > 1 else ""
+        name = ""
+        if len(self.known) > 1:
+            name = f"{variant.name}: "
+
         beside = {}
         for metric in METRICS:
             differences = self.trial.differences(variant, metric, known.n_pairs)
@@ -102,26 +123,36 @@ class Report:
                 other = interval(differences, self.critical)
                 beside[metric] = other._asdict()
                 self.say(f"{name}{metric}: {self.shown(other)}")
+
         answer = self.answer(known)
         line = self.line(known, answer)
         self.say(f"{name}{line}")
-        about = {"variant": variant.name, "answer": answer, "line": line}
-        return about | known._asdict() | {"beside": beside}
+        return {
+            "variant": variant.name,
+            "answer": answer,
+            "line": line,
+            **known._asdict(),
+            "beside": beside,
+        }
 
     def line(self, known: Interval, answer: str | None) -> str:
         """The result in one line, with its conditions."""
         by = self.options.by
-        equal = self.options.equal
-        of = METRICS[by] if by == "loss.valid" else f"{METRICS[by]} in {by}"
+        unit = METRICS[by]
+        if by != "loss.valid":
+            unit = f"{unit} in {by}"
+
         if answer in ("better", "worse"):
             # the mean is between them
             low, mean, high = (self.number(x) for x in sorted(map(abs, known[1:])))
-            text = f"{answer} by {mean} {of} ({low} to {high})"
+            text = f"{answer} by {mean} {unit} ({low} to {high})"
         elif answer:
             smallest = self.options.smallest
-            text = f"{answer} as large as {smallest:g} {of}: {self.shown(known)}"
+            text = f"{answer} as large as {smallest:g} {unit}: {self.shown(known)}"
         else:
-            text = f"no answer yet: {self.shown(known)} {of}"
+            text = f"no answer yet: {self.shown(known)} {unit}"
+
+        equal = self.options.equal
         budget = self.trial.base.values[f"training.max_{equal}"]
         runs = f"{budget:g} s" if equal == "seconds" else f"{budget:,} {equal}"
         return f"{text}, {known.n_pairs} pairs of {runs}, equal {equal}"
@@ -129,7 +160,9 @@ class Report:
     def shown(self, known: Interval) -> str:
         """A difference with its interval."""
         mean, low, high = (self.number(x, "+") for x in known[1:])
-        return mean if known.n_pairs < FIRST_LOOK else f"{mean} ({low} to {high})"
+        if known.n_pairs < FIRST_LOOK:
+            return mean
+        return f"{mean} ({low} to {high})"
 
     def number(self, value: float, sign: str = "") -> str:
         n_digits = self.n_digits if abs(value) < 10 else 0
@@ -138,4 +171,5 @@ class Report:
 
 def minutes(seconds: float) -> str:
     n = max(1, round(seconds / 60))
-    return f"about {n} minute{'s' * (n > 1)}"
+    unit = "minute" if n == 1 else "minutes"
+    return f"about {n} {unit}"

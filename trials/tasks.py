@@ -29,24 +29,30 @@ def task_scores(run: RunFolder) -> float:
     """The mean accuracy of linear probes that learn the tasks of the run's text from 64 labelled
     examples each."""
     trained = load_trained(str(run.path))
-    tasks = tasks_of(trained.values["data.corpus"])
-    return fmean(accuracy_of_probe(trained, task) for task in tasks)
+    corpus = trained.values["data.corpus"]
+    scores = []
+    for task in tasks_of(corpus):
+        scores.append(accuracy_of_probe(trained, task))
+    return fmean(scores)
 
 
 @cache
 def tasks_of(corpus: str) -> list[Task]:
-    return [build(REPORT) for build in TASKS[corpus].values()]
+    builders = TASKS[corpus].values()
+    return [build(REPORT) for build in builders]
 
 
 def accuracy_of_probe(trained: Trained, task: Task) -> float:
     """The share of right answers of a probe; the seed of the run draws the labelled examples."""
     examples = task.draw(LABELS, trained.values["seed"])
-    labelled, test = (units(task, part) for part in (examples, task.test))
-    ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
-    probe = probed(
-        Classifier(trained.model, len(label_names(task)), task.kind, trained.longest),
-        ids,
-        labelled.labels,
-    )
-    right, counts = accuracies(task, scores_of(probe, test_ids), test)
+    labelled = units(task, examples)
+    test = units(task, task.test)
+    n_labels = len(label_names(task))
+    classifier = Classifier(trained.model, n_labels, task.kind, trained.longest)
+
+    ids = token_ids(labelled.texts, trained)
+    probe = probed(classifier, ids, labelled.labels)
+    test_ids = token_ids(test.texts, trained)
+    scores = scores_of(probe, test_ids)
+    right, counts = accuracies(task, scores, test)
     return float(right.sum() / counts.sum())

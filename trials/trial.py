@@ -40,15 +40,20 @@ class Trial:
         """A trial with the same arms and the same version of PyTorch continues in its folder."""
         self.base, *self.variants = arms
         self.with_tasks = with_tasks
+        self.facts: dict[str, Any] = {}  # for readers of trial.json
+
         fingerprints = [each.fingerprint for each in arms]
         same = json.dumps([fingerprints, with_tasks, torch.__version__])
         digest = hashlib.sha256(same.encode()).hexdigest()
         self.folder = logs / "trials" / digest[:16]
         self.path = self.folder / "trial.json"
-        self.facts: dict[str, Any] = {}  # for readers of trial.json
-        self.runs: dict[str, list[dict[str, Any]]] = {each.name: [] for each in arms}
+
+        self.runs: dict[str, list[dict[str, Any]]] = {}
+        for each in arms:
+            self.runs[each.name] = []
         if self.path.exists():
-            self.runs = json.loads(self.path.read_text())["runs"]
+            content = json.loads(self.path.read_text())
+            self.runs = content["runs"]
 
     @property
     def all_runs(self) -> list[dict[str, Any]]:
@@ -57,7 +62,8 @@ class Trial:
     def remove_interrupted(self) -> None:
         """Remove the folders of runs without results."""
         done = [run["run"] for run in self.all_runs]
-        for path in (self.folder / "runs").glob("*/*"):
+        folders = (self.folder / "runs").glob("*/*")
+        for path in folders:
             if RunFolder(path).name not in done:
                 shutil.rmtree(path)
 
@@ -68,47 +74,69 @@ class Trial:
         order = [*variants, self.base]
         if pair % 2:
             order.reverse()
+
         for arm in order:
             runs = self.runs[arm.name]
             if len(runs) == pair:
-                runs.append(self.train(arm, pair))
+                run = self.train(arm, pair)
+                runs.append(run)
                 self.save()
 
     def train(self, arm: Arm, pair: int) -> dict[str, Any]:
         """Train and measure a run in a process of its own, and delete its weights. Raises
         StoppedError if it fails."""
         began = time.time()
-        own = {"seed": arm.seed(pair), "logs": self.folder / "runs"}
-        words = [word for word in arm.arguments if word.partition("=")[0] not in own]
-        words += [f"{key}={value}" for key, value in own.items()]
+        seed = arm.seed(pair)
+        words = [
+            *without(arm.arguments, ("seed", "logs")),
+            f"seed={seed}",
+            f"logs={self.folder / 'runs'}",
+        ]
         code, output, memory = run_program(arm.root, words)
         folder = re.search(r"^run (.+)$", output, re.MULTILINE)
         if code or folder is None:
             last = output.strip().rpartition("\n")[2]
-            raise StoppedError(f"{arm.name}, seed {own['seed']}: {last}")
+            raise StoppedError(f"{arm.name}, seed {seed}: {last}")
 
         run = RunFolder(Path(folder[1]))
-        row = run.metrics()[-1] | {MEMORY: memory}
+        row = run.metrics()[-1]
+        row[MEMORY] = memory
         if self.with_tasks:
             from trials.tasks import task_scores  # needs scikit-learn
 
             row[TASKS] = task_scores(run)
         shutil.rmtree(run.checkpoints)
-        results = {name: row[name] for name in METRICS if is_number(row.get(name))}
-        about = {"run": run.name, "began": began, "took": time.time() - began}
-        return about | results
+
+        result = {
+            "run": run.name,
+            "began": began,
+            "took": time.time() - began,
+        }
+        for name in METRICS:
+            if is_number(row.get(name)):
+                result[name] = row[name]
+        return result
 
     def differences(self, variant: Arm, metric: str, n_pairs: int) -> list[float]:
         """Variant minus base, pair by pair; empty if a run has no such metric."""
-        pairs = zip(self.runs[variant.name], self.runs[self.base.name], strict=False)
-        first = list(pairs)[:n_pairs]
-        if not all(metric in own and metric in base for own, base in first):
-            return []
-        return [own[metric] - base[metric] for own, base in first]
+        runs = self.runs[variant.name][:n_pairs]
+        base_runs = self.runs[self.base.name][:n_pairs]
+
+        differences = []
+        for own, base in zip(runs, base_runs, strict=True):
+            if metric not in own or metric not in base:
+                return []
+            differences.append(own[metric] - base[metric])
+        return differences
 
     def save(self, **facts: Any) -> None:
         self.facts |= facts
         write_json(self.path, self.facts | {"runs": self.runs}, indent=1)
+
+
+def without(arguments: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The arguments that set none of the keys."""
+    return [each for each in arguments if each.partition("=")[0] not in keys]
 
 
 def run_program(root: Path, words: Sequence[str]) -> tuple[int, str, float]:
@@ -122,6 +150,7 @@ def run_program(root: Path, words: Sequence[str]) -> tuple[int, str, float]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+
     try:
         assert process.stdout is not None
         output = process.stdout.read()
@@ -130,5 +159,9 @@ def run_program(root: Path, words: Sequence[str]) -> tuple[int, str, float]:
         process.terminate()
         process.wait()
         raise
-    kilobytes = usage.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return os.waitstatus_to_exitcode(status), output, kilobytes / 1000
+
+    code = os.waitstatus_to_exitcode(status)
+    megabytes = usage.ru_maxrss / 1000
+    if sys.platform == "darwin":  # bytes there, kilobytes elsewhere
+        megabytes /= 1024
+    return code, output, megabytes
