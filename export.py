@@ -148,11 +148,11 @@ def to_page(trained: Trained, folder: Path, is_quantized: bool = False) -> None:
     folder.mkdir()
     print(write_model(trained, folder, is_quantized))
     write_page(folder)
-    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-    print(
-        f"{sum(sizes.values()) / 1e6:.1f} MB, of which weights.onnx has"
-        f" {sizes['weights.onnx'] / 1e6:.1f}"
-    )
+    sizes = {path.name: path.stat().st_size / 1e6 for path in folder.iterdir()}
+    weights = sizes["weights.onnx.gz"]
+    runtime = sizes["onnxruntime.wasm.gz"]
+    page = sum(sizes.values()) - weights - runtime
+    print(f"weights {weights:.1f} MB, onnxruntime {runtime:.1f} MB, page {page:.1f} MB")
 
 
 def to_tracker(track: Callable[..., None], run: RunFolder, path: Path) -> None:

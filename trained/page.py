@@ -117,8 +117,8 @@ def validation_ids(trained: Trained) -> torch.Tensor:
 
 @torch.inference_mode()
 def loss_of_precision(trained: Trained, file: Path, ids: torch.Tensor) -> str:
-    """How much the probabilities of a quantized model differ from the run's at the masked positions
-    of `ids`, in words."""
+    """How far the probabilities of a quantized model are from the run's at the masked positions of
+    `ids`, in words: half the sum of the differences of all tokens."""
     mask = torch.ones_like(ids)
     inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
     (logits,) = open_session(file).run(None, inputs)
@@ -127,9 +127,8 @@ def loss_of_precision(trained: Trained, file: Path, ids: torch.Tensor) -> str:
         scores[is_masked][:, : trained.vocabulary.n_ordinary].softmax(-1)
         for scores in (torch.from_numpy(logits), trained.scores(ids, mask.bool()))
     )
-    # half the sum is the probability that would have to move
     moved = (quantized - exact).abs().sum(-1) / 2
     return (
-        f"Its weights have 8 bits: on the validation text, that moves {moved.mean():.2%} of the"
-        f" probability per blank on average, and {moved.max():.1%} at most."
+        f"Its weights have 8 bits, which moves {moved.mean():.1%} of the probability of a blank to"
+        f" other tokens on average, and {moved.max():.1%} at most."
     )

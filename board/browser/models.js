@@ -29,7 +29,7 @@ function once(make) {
 const run = await (await read("run.json")).json();
 const posterior = once(async () => new Posterior(await (await read("grammar.json")).json()));
 const model = once(async () => {
-  const [runtime, weights] = await Promise.all([unpacked("onnxruntime.wasm.gz"), unpacked("weights.onnx")]);
+  const [runtime, weights] = await Promise.all([unpacked("onnxruntime.wasm.gz"), unpacked("weights.onnx.gz")]);
   Object.assign(ort.env.wasm, { wasmBinary: runtime, numThreads: 1 }); // several need headers of the host
   return ort.InferenceSession.create(weights);
 });

@@ -25,7 +25,7 @@ HIDDEN = SENTENCE.replace("a", "_")
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Makes the page of a run, on the play by its name; returns the run and its page's folder."""
-    needed(standalone.PACKED.is_file(), "needs onnxruntime-web: make .venv/vendored")
+    needed(standalone.WASM.is_file(), "needs onnxruntime-web: make .venv/vendored")
 
     def export(form, **keys):
         folder = tmp_path_factory.mktemp("exported")
@@ -125,14 +125,14 @@ def test_quantized_bytes_are_close_and_the_page_says_how_close(exported, open_pa
         map(max, ours["candidates"]), map(max, theirs["candidates"]), strict=True
     ):
         assert one == pytest.approx(other, abs=0.1)
-    assert "of the probability per blank on average" in opened.inner_text("main")
+    assert "of the probability of a blank" in opened.inner_text("main")
 
 
 def test_without_npms_packages_it_says_how_to_get_them(
     of_characters, tmp_path, refusal, monkeypatch
 ):
     run = of_characters[0].run.path
-    monkeypatch.setattr(standalone, "PACKED", tmp_path / "missing.wasm")
+    monkeypatch.setattr(standalone, "WASM", tmp_path / "missing.wasm")
 
     assert "make .venv/vendored" in refusal(main, run, "--to", "page", tmp_path / "a")
     assert not (tmp_path / "a").exists()
