@@ -9,6 +9,7 @@ from pathlib import Path
 
 from board.files import MODULES, STATIC
 from runs.errors import InputError
+from runs.files import ROOT
 
 BROWSER = Path(__file__).parent / "browser"
 SHARED = ("folio.css", "page.js", "try.js")  # with the dashboard
@@ -19,6 +20,8 @@ VENDORED = (
     MODULES / "d3" / "dist" / "d3.min.js",
     RUNTIME / "ort.wasm.bundle.min.mjs",
 )
+
+LICENSES = {"LICENSE": ROOT / "LICENSE", "LICENSE.d3": MODULES / "d3" / "LICENSE"}
 
 
 def check_packages() -> None:
@@ -36,6 +39,8 @@ def write_page(folder: Path) -> None:
     shared = [STATIC / name for name in SHARED]
     for file in (*shared, *BROWSER.iterdir(), *VENDORED):
         shutil.copyfile(file, folder / file.name)
+    for name, file in LICENSES.items():
+        shutil.copyfile(file, folder / name)
     pack(WASM, folder / "onnxruntime.wasm.gz")
     weights = folder / "weights.onnx"
     pack(weights, folder / "weights.onnx.gz")

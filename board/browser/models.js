@@ -89,4 +89,7 @@ export async function ask(path, method, { text, blank, exact = false, top = 8 })
 
 export const liveRuns = (offer) => offer([run]);
 document.getElementById("waiting").remove();
-export const site = { title: "Try a model", about: el("p.quiet", run.about), hasAttention: false };
+export const site = {
+  title: "Try a model", about: el("p.quiet", run.about), exact: run.is_of_play && "exact, by the grammar of the play",
+  hasAttention: false, ready: model,
+};

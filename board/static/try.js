@@ -71,6 +71,7 @@ async function answer() {
   while (isDirty) {
     [isDirty, exact] = [false, null];
     try {
+      await site.ready?.();
       const began = performance.now();
       const attention = view.has("attention") && value.length ? current : null;
       reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention, blank: BLANK });
@@ -210,7 +211,8 @@ const hiding = controls(update, button("Hide 15%", hideShare), button("Hide all"
 const filling = controls(() => {}, button("Fill all at once", () => write(true)),
   button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), toggle("draw at random", "draw"),
   button("Stop", () => (writer = null)));
-const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
+const exactly = site.exact ? [el("i.exact"), site.exact] : [];
+const legend = el("p.legend", el("i.model"), "the model", ...exactly);
 const choosing = site.about ?? el("label", "Run ", picker);
 frame("Try", el("h1", site.title), el("div.controls", choosing, status), error,
   card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),
