@@ -12,21 +12,26 @@ from runs.errors import InputError
 from runs.files import ROOT
 
 BROWSER = Path(__file__).parent / "browser"
-SHARED = ("folio.css", "page.js", "try.js")  # with the dashboard
 RUNTIME = MODULES / "onnxruntime-web" / "dist"
 WASM = RUNTIME / "ort-wasm-simd-threaded.wasm"
 LEVEL = 6  # of gzip; 9 takes twice as long for weights that are 1% smaller
-VENDORED = (
-    MODULES / "d3" / "dist" / "d3.min.js",
-    RUNTIME / "ort.wasm.bundle.min.mjs",
-)
-
-LICENSES = {"LICENSE": ROOT / "LICENSE", "LICENSE.d3": MODULES / "d3" / "LICENSE"}
+VENDORED = {
+    "d3.min.js": MODULES / "d3" / "dist" / "d3.min.js",
+    # browsers refuse modules of an unknown type, which .mjs has on some hosts
+    "onnxruntime.js": RUNTIME / "ort.wasm.bundle.min.mjs",
+    "LICENSE.d3": MODULES / "d3" / "LICENSE",
+}
+FILES = {
+    **{file.name: file for file in BROWSER.iterdir()},
+    **{name: STATIC / name for name in ("folio.css", "page.js", "try.js")},
+    **VENDORED,
+    "LICENSE": ROOT / "LICENSE",
+}
 
 
 def check_packages() -> None:
     """Raise InputError if npm's packages are not installed."""
-    for file in (*VENDORED, WASM):
+    for file in (*VENDORED.values(), WASM):
         if not file.is_file():
             raise InputError(
                 f"{file} is missing: install npm, then run `make .venv/vendored`"
@@ -36,10 +41,7 @@ def check_packages() -> None:
 def write_page(folder: Path) -> None:
     """Add the files of the page to a folder that has those of its run, and pack the weights. Raises
     OSError."""
-    shared = [STATIC / name for name in SHARED]
-    for file in (*shared, *BROWSER.iterdir(), *VENDORED):
-        shutil.copyfile(file, folder / file.name)
-    for name, file in LICENSES.items():
+    for name, file in FILES.items():
         shutil.copyfile(file, folder / name)
     pack(WASM, folder / "onnxruntime.wasm.gz")
     weights = folder / "weights.onnx"

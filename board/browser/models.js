@@ -1,5 +1,5 @@
 // The run of this folder in place of a dashboard's runs: its model answers in the browser.
-import * as ort from "./ort.wasm.bundle.min.mjs";
+import * as ort from "./onnxruntime.js";
 import { el } from "./page.js";
 import { Posterior } from "./posterior.js";
 
