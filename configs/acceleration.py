@@ -18,7 +18,8 @@ from configs.compiled_code import is_kept, kept_code
 from configs.experiment import Configs, configs_of
 from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
-from training.callbacks.compiler import Compiler
+from training.callbacks.compiler import Compiler, CompilerMeanwhile
+from training.callbacks.threads import ThreadChoice
 from training.compilation import Compiled
 from training.cuda_graph import CudaGraphs, can_record
 from training.recorded_draws import RecordedDraws, generators_of
@@ -40,22 +41,24 @@ def compiled_objective(c: Configs) -> Compiled | None:
     return in_all_processes(Compiled)(c.update.objective)
 
 
-def compiler(c: Configs) -> Compiler | None:
-    """Has the objective compiled before the first step; or meanwhile, in another process, if the
-    run follows the clock and its code is not kept yet."""
+def compiler(c: Configs, threads: ThreadChoice | None) -> Compiler | None:
+    """Has the objective compiled before the first step; or meanwhile, if the run follows the clock
+    and chooses its `threads`, and its code is not kept yet."""
     compiled = compiled_objective(c)
     if compiled is None:
         return None
 
     name = code_name(c)
-    process = None
-    if follows_clock(c):
-        let_compiled_code_change_threads()
-        is_long = (c.training.max_seconds or 0.0) >= FEWEST_SECONDS
-        # a source of the user's may not be meant to be built twice
-        if is_long and not c.data.batches and not is_kept(name):
-            process = compiling_process(c, name)
-    return Compiler(compiled, partial(kept_code, name=name), process)
+    around = partial(kept_code, name=name)
+    if threads is None:
+        return Compiler(compiled, around)
+
+    let_compiled_code_change_threads()
+    is_short = (c.training.max_seconds or 0.0) < FEWEST_SECONDS
+    # a source of the user's may not be meant to be built twice
+    if is_short or c.data.batches or is_kept(name):
+        return Compiler(compiled, around)
+    return CompilerMeanwhile(compiled, around, compiling_process(c, name), threads)
 
 
 def follows_clock(c: Configs) -> bool:

@@ -89,10 +89,8 @@ def callbacks_of(
         callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))
-    if compiling := compiler(c):
-        callbacks.append(compiling)
-    if follows_clock(c):
-        callbacks.append(ThreadChoice())
+    threads = ThreadChoice() if follows_clock(c) else None
+    callbacks += filter(None, (compiler(c, threads), threads))
 
     if graphs := cuda_graphs(c):
         callbacks.append(graphs)

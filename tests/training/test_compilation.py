@@ -16,7 +16,12 @@ from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.testing import assert_close
 
-from configs.acceleration import code_name, compiled_objective, compiler
+from configs.acceleration import (
+    code_name,
+    compiled_objective,
+    compiler,
+    follows_clock,
+)
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from tests.conftest import (
     Recording,
@@ -26,7 +31,8 @@ from tests.conftest import (
     weights,
     written,
 )
-from training.callbacks.compiler import Compiler
+from training.callbacks.compiler import Compiler, CompilerMeanwhile
+from training.callbacks.threads import ThreadChoice
 from training.schedule import Stage
 
 # The smallest model that is compiled completely: this takes half a minute once, and then its code
@@ -352,21 +358,23 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(
 
 
 class Waiting(Recording):
-    """Waits for a process after the second step."""
+    """Waits for a process after the third step."""
 
     def __init__(self, process):
         super().__init__()
         self.process = process
 
     def stepped(self, trainer, stage):
-        if trainer.step == 2:
+        if trainer.step == 3:
             self.process.join()
 
 
-def test_training_begins_uncompiled_and_goes_on_compiled(corpus_file, use_backend):
+def test_training_begins_uncompiled_and_goes_on_compiled(
+    corpus_file, two_threads, use_backend
+):
     """As soon as the other process has ended. The weights are those of an uncompiled run."""
     use_backend("aot_eager")
-    keys = COMPILED | {"training__max_steps": 4}
+    keys = COMPILED | {"training__max_steps": 5}
     eager = configs_for(corpus_file, **keys | {"training__compile": False})
     eager.trainer.train()
 
@@ -374,33 +382,37 @@ def test_training_begins_uncompiled_and_goes_on_compiled(corpus_file, use_backen
     process = multiprocessing.get_context("spawn").Process(target=int)
     waiting = Waiting(process)
     compiled = compiled_objective(configs)
-    configs.trainer.callbacks = [
-        waiting,
-        Compiler(compiled, lambda report: nullcontext(), process),
-    ]
+    begun = CompilerMeanwhile(
+        compiled, lambda report: nullcontext(), process, ThreadChoice()
+    )
+    configs.trainer.callbacks = [waiting, begun]
     configs.trainer.train()
 
-    assert waiting.lines[0] == "training uncompiled while another process compiles"
-    assert waiting.lines[-1].startswith("compiled in ")
+    lines = [line for line in waiting.lines if "faster" not in line]
+    assert lines[0].startswith("training uncompiled while another process compiles")
+    assert lines[-1].startswith("compiled in ")
     assert configs.update.objective is compiled
     assert_close(weights(configs), weights(eager), rtol=1e-4, atol=1e-5)
 
 
+def kind_of_compiler(configs):
+    return type(compiler(configs, ThreadChoice() if follows_clock(configs) else None))
+
+
 @pytest.mark.parametrize(
-    ("keys", "begins_uncompiled"),
+    ("keys", "kind"),
     [
-        ({}, True),
-        ({"training__max_steps": 9}, False),  # repeats bit for bit
-        ({"training__threads": 2}, False),  # as trials do
-        ({"training__max_seconds": 20.0}, False),
+        ({}, CompilerMeanwhile),
+        ({"training__max_steps": 9}, Compiler),  # repeats bit for bit
+        ({"training__threads": 2}, Compiler),  # as trials do
+        ({"training__max_seconds": 20.0}, Compiler),
     ],
 )
 def test_runs_that_follow_the_clock_begin_uncompiled(
-    corpus_file, two_threads, empty_cache, keys, begins_uncompiled
+    corpus_file, two_threads, empty_cache, keys, kind
 ):
     keys = COMPILED | {"training__max_seconds": 90.0} | keys
-    process = compiler(configs_for(corpus_file, **keys)).process
-    assert (process is not None) == begins_uncompiled
+    assert kind_of_compiler(configs_for(corpus_file, **keys)) is kind
 
 
 def test_code_that_is_kept_is_loaded_before_the_first_step(
@@ -412,10 +424,10 @@ def test_code_that_is_kept_is_loaded_before_the_first_step(
     with kept_code(print, code_name(configs)):
         monkeypatch.delenv(CACHE_VARIABLE)
 
-    assert compiler(configs).process is None
+    assert kind_of_compiler(configs) is Compiler
 
     other = configs_for(corpus_file, **keys, model__d_ff=48)
-    assert compiler(other).process is not None
+    assert kind_of_compiler(other) is CompilerMeanwhile
 
 
 @pytest.mark.slow

@@ -6,39 +6,26 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from training.callbacks.callback import Callback
+from training.callbacks.threads import ThreadChoice
 from training.compilation import Compiled, Report
 from training.loop import Trainer
 from training.schedule import Stage
 
 
 class Compiler(Callback):
-    """Has an objective compiled. If a `process` compiles the same code into the same folder,
-    training begins uncompiled, and takes the code from the folder once the process has ended."""
+    """Has an objective compiled before the first step."""
 
     def __init__(
         self,
         compiled: Compiled,
         around: Callable[[Report], AbstractContextManager[Any]],
-        process: BaseProcess | None = None,  # not started yet
     ):
         self.compiled = compiled
         self.around = around  # compiling happens inside of it
-        self.process = process
 
     def begin(self, trainer: Trainer) -> None:
-        if trainer.n_evaluations == trainer.schedule.evaluations:
-            self.process = None
-        elif self.process:
-            self.process.start()
-            trainer.report("training uncompiled while another process compiles")
-        else:
+        if trainer.n_evaluations < trainer.schedule.evaluations:
             self.compile(trainer)
-
-    def stepped(self, trainer: Trainer, stage: Stage) -> None:
-        if self.process and not self.process.is_alive():
-            self.process = None
-            with trainer.clock.stopped():
-                self.compile(trainer)
 
     def compile(self, trainer: Trainer) -> None:
         self.compiled.compile(
@@ -47,3 +34,36 @@ class Compiler(Callback):
             trainer.report,
             self.around(trainer.report),
         )
+
+
+class CompilerMeanwhile(Compiler):
+    """Training begins uncompiled. A process that has not started yet compiles the same code into the
+    same folder; once it has ended, the objective takes its code from there."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        around: Callable[[Report], AbstractContextManager[Any]],
+        process: BaseProcess,
+        threads: ThreadChoice,
+    ):
+        super().__init__(compiled, around)
+        self.process: BaseProcess | None = process
+        self.threads = threads  # to choose again, because the process needs a core
+
+    def begin(self, trainer: Trainer) -> None:
+        trainer.report("training uncompiled while another process compiles the step")
+
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
+        """Start the process after the first step: what is measured before it has all cores."""
+        if self.process is None:
+            return
+        if self.process.pid is None:
+            with trainer.clock.stopped():
+                self.process.start()
+                self.threads.choose(trainer)
+        elif not self.process.is_alive():
+            self.process = None
+            with trainer.clock.stopped():
+                self.compile(trainer)
+                self.threads.choose(trainer)

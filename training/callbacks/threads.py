@@ -27,16 +27,9 @@ class ThreadChoice(Callback):
 
     def __init__(self) -> None:
         self.most = torch.get_num_threads()
-        self.measured_objective: Any = None  # at the last choice
 
     def begin(self, trainer: Trainer) -> None:
         self.choose(trainer)
-
-    def stepped(self, trainer: Trainer, stage: Stage) -> None:
-        # it was compiled meanwhile
-        if trainer.training_step.update.objective is not self.measured_objective:
-            with trainer.clock.stopped():
-                self.choose(trainer)
 
     def measured(self, trainer: Trainer, row: Row, evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
@@ -47,7 +40,6 @@ class ThreadChoice(Callback):
     def choose(self, trainer: Trainer) -> None:
         """Measure both, and change the number if the other one is clearly faster; the clock does
         not run."""
-        self.measured_objective = trainer.training_step.update.objective
         progress = trainer.progress()
         if progress >= 1:
             return
