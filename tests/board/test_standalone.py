@@ -22,6 +22,15 @@ SENTENCE = "Ne daz r_nts iv Insk darku"
 HIDDEN = SENTENCE.replace("a", "_")
 
 
+class Unpacking(SimpleHTTPRequestHandler):
+    """A host that has the browser unpack files with gzip."""
+
+    def end_headers(self):
+        if self.path.endswith(".gz"):
+            self.send_header("Content-Encoding", "gzip")
+        super().end_headers()
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Makes the page of a run, on the play by its name; returns the run and its page's folder."""
@@ -48,8 +57,8 @@ def open_page(page):
     """Opens a folder from a web server."""
     servers = []
 
-    def opened(folder):
-        handler = partial(SimpleHTTPRequestHandler, directory=folder)
+    def opened(folder, host=SimpleHTTPRequestHandler):
+        handler = partial(host, directory=folder)
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         servers.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -116,7 +125,7 @@ def test_it_shows_what_the_model_and_the_grammar_expect(of_characters, open_page
 
 def test_quantized_bytes_are_close_and_the_page_says_how_close(exported, open_page):
     trained, folder = exported("page-int8", data__tokens="bytes")
-    opened = open_page(folder)
+    opened = open_page(folder, Unpacking)
     ours = opened.evaluate(ASK, ["é_" + HIDDEN, False])
     theirs = answer(trained, "é_" + HIDDEN, top=64)
 
