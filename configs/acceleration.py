@@ -18,8 +18,9 @@ from configs.compiled_code import is_kept, kept_code
 from configs.experiment import Configs, configs_of
 from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
+from training.callbacks.callback import Callback
 from training.callbacks.compiler import Compiler, CompilerMeanwhile
-from training.callbacks.threads import ThreadChoice
+from training.callbacks.threads import ThreadAdvice, ThreadChoice
 from training.compilation import Compiled
 from training.cuda_graph import CudaGraphs, can_record
 from training.recorded_draws import RecordedDraws, generators_of
@@ -41,16 +42,25 @@ def compiled_objective(c: Configs) -> Compiled | None:
     return in_all_processes(Compiled)(c.update.objective)
 
 
-def compiler(c: Configs, threads: ThreadChoice | None) -> Compiler | None:
-    """Has the objective compiled before the first step; or meanwhile, if the run follows the clock
-    and chooses its `threads`, and its code is not kept yet."""
+def thread_callback(c: Configs) -> ThreadChoice | ThreadAdvice | None:
+    """Chooses the number of threads of a run on a CPU if it follows the clock, and else gives
+    advice; None if a key fixes the number."""
+    is_alone_on_cpu = c.torch_device.type == "cpu" and n_started() == 1
+    if c.training.threads or not is_alone_on_cpu or torch.get_num_threads() == 1:
+        return None
+    return ThreadChoice() if follows_clock(c) else ThreadAdvice()
+
+
+def compiler(c: Configs, threads: Callback | None) -> Compiler | None:
+    """Has the objective compiled before the first step; or meanwhile, if `threads` chooses their
+    number and the code is not kept yet."""
     compiled = compiled_objective(c)
     if compiled is None:
         return None
 
     name = code_name(c)
     around = partial(kept_code, name=name)
-    if threads is None:
+    if not isinstance(threads, ThreadChoice):
         return Compiler(compiled, around)
 
     let_compiled_code_change_threads()

@@ -2,7 +2,12 @@
 
 import math
 
-from configs.acceleration import compiler, cuda_graphs, follows_clock, recorded_draws
+from configs.acceleration import (
+    compiler,
+    cuda_graphs,
+    recorded_draws,
+    thread_callback,
+)
 from configs.branch import is_sharded
 from configs.data import validation_windows
 from configs.experiment import Configs
@@ -38,7 +43,6 @@ from training.callbacks.reference_losses import ReferenceLosses
 from training.callbacks.samples import Samples
 from training.callbacks.speed import ShareOfPeak
 from training.callbacks.text_report import TextReport
-from training.callbacks.threads import ThreadChoice
 from training.callbacks.weight_norm import WeightNorm
 from training.checkpoint import environment
 from training.marks import mark_of
@@ -89,7 +93,7 @@ def callbacks_of(
         callbacks.append(DataWaiting(c.data.training_windows))
     if c.data.vocabulary.lengths is not None:
         callbacks.append(PerCharacter(c.data.vocabulary.lengths))
-    threads = ThreadChoice() if follows_clock(c) else None
+    threads = thread_callback(c)
     callbacks += filter(None, (compiler(c, threads), threads))
 
     if graphs := cuda_graphs(c):

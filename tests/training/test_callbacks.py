@@ -1,11 +1,11 @@
 import errno
 import threading
-from types import SimpleNamespace
+from types import NoneType, SimpleNamespace
 
 import pytest
 import torch
 
-from configs.callbacks import callbacks_of
+from configs.acceleration import thread_callback
 from data.vocabulary import Vocabulary
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
@@ -17,6 +17,7 @@ from training.callbacks.knobs import KnobPanel
 from training.callbacks.recorder import Recorder
 from training.callbacks.samples import sample
 from training.callbacks.threads import (
+    ThreadAdvice,
     ThreadChoice,
     seconds_by_threads,
     seconds_per_gradient,
@@ -296,20 +297,35 @@ def test_a_clearly_faster_number_of_threads_is_taken(
     assert line.startswith("1 thread is faster now than 2")
 
 
+def test_a_run_that_keeps_its_threads_says_if_one_would_be_much_faster(
+    corpus_file, two_threads, monkeypatch
+):
+    trainer = configs_for(corpus_file, training__max_steps=9).trainer
+    recording = Recording()
+    trainer.callbacks = [recording]
+    seconds = {}
+    monkeypatch.setattr(threads, "seconds_per_gradient", lambda *_: seconds)
+    for seconds[1], seconds[2] in ((0.8, 1.0), (0.2, 1.0)):
+        ThreadAdvice().begin(trainer)
+        assert torch.get_num_threads() == 2
+
+    (line,) = recording.lines
+    assert "2 threads takes 5.0 times as long as with one" in line
+
+
 @pytest.mark.parametrize(
-    ("keys", "chooses"),
+    ("keys", "kind"),
     [
-        ({}, True),
-        ({"training__max_steps": 9}, False),
-        ({"training__threads": 1}, False),
+        ({}, ThreadChoice),
+        ({"training__max_steps": 9}, ThreadAdvice),
+        ({"training__threads": 2}, NoneType),
     ],
 )
 def test_only_runs_limited_by_seconds_choose_their_threads(
-    corpus_file, two_threads, keys, chooses
+    corpus_file, two_threads, keys, kind
 ):
     configs = configs_for(corpus_file, training__max_seconds=9.0, **keys)
     assert configs.step  # building it sets the number of threads
 
-    callbacks = callbacks_of(configs)
-    assert any(isinstance(callback, ThreadChoice) for callback in callbacks) == chooses
-    assert torch.get_num_threads() == keys.get("training__threads", 2)
+    assert type(thread_callback(configs)) is kind
+    assert torch.get_num_threads() == 2

@@ -20,7 +20,7 @@ from configs.acceleration import (
     code_name,
     compiled_objective,
     compiler,
-    follows_clock,
+    thread_callback,
 )
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from tests.conftest import (
@@ -396,7 +396,7 @@ def test_training_begins_uncompiled_and_goes_on_compiled(
 
 
 def kind_of_compiler(configs):
-    return type(compiler(configs, ThreadChoice() if follows_clock(configs) else None))
+    return type(compiler(configs, thread_callback(configs)))
 
 
 @pytest.mark.parametrize(

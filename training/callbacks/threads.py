@@ -1,4 +1,4 @@
-"""Chooses the number of threads."""
+"""Chooses the number of threads, or says which one is faster."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +16,7 @@ from training.step import TrainingStep
 TURNS = 5
 ENOUGH_SECONDS = 1.0  # of calls; slow ones take fewer turns
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
+WORTH_SAYING = 0.5
 
 
 class ThreadChoice(Callback):
@@ -54,6 +55,26 @@ class ThreadChoice(Callback):
             threads = "1 thread is" if faster == 1 else f"{faster} threads are"
             trainer.report(
                 f"{threads} faster now than {now} (training.threads=N fixes the number)"
+            )
+
+
+class ThreadAdvice(Callback):
+    """Says before the first step if one thread is much faster than all of them, to the user of a
+    run that repeats bit for bit: results depend on the number, so it stays."""
+
+    def begin(self, trainer: Trainer) -> None:
+        progress = trainer.progress()
+        if progress >= 1:
+            return
+        most = torch.get_num_threads()
+        stage = stage_at(trainer.schedule.stages, progress, trainer.step)
+        seconds = seconds_per_gradient(trainer.training_step, stage, (most, 1))
+        torch.set_num_threads(most)
+        if seconds[1] < WORTH_SAYING * seconds[most]:
+            times = seconds[most] / seconds[1]
+            trainer.report(
+                f"beside the other work of this machine, a step with {most} threads takes"
+                f" {times:.1f} times as long as with one: consider training.threads=1"
             )
 
 
