@@ -43,10 +43,9 @@ def compiled_objective(c: Configs) -> Compiled | None:
 
 
 def thread_callback(c: Configs) -> ThreadChoice | ThreadAdvice | None:
-    """Chooses the number of threads of a run on a CPU if it follows the clock, and else gives
-    advice; None if a key fixes the number."""
-    is_alone_on_cpu = c.torch_device.type == "cpu" and n_started() == 1
-    if c.training.threads or not is_alone_on_cpu or torch.get_num_threads() == 1:
+    """Chooses the number of threads if the run follows the clock, and else gives advice; None if
+    there is no choice."""
+    if not has_free_threads(c):
         return None
     return ThreadChoice() if follows_clock(c) else ThreadAdvice()
 
@@ -72,11 +71,16 @@ def compiler(c: Configs, threads: Callback | None) -> Compiler | None:
 
 
 def follows_clock(c: Configs) -> bool:
-    """Whether a run may choose its number of threads, and when it compiles: no key fixes the number
-    and only seconds limit the run, so that it does not repeat bit for bit anyway."""
-    is_fixed = c.training.max_steps or c.training.max_chars or c.training.threads
+    """Whether a run may choose its number of threads, and when it compiles: only seconds limit it,
+    so that it does not repeat bit for bit anyway."""
+    return has_free_threads(c) and not (c.training.max_steps or c.training.max_chars)
+
+
+def has_free_threads(c: Configs) -> bool:
+    """Whether a run computes on a CPU, with several threads whose number no key fixes."""
     is_alone_on_cpu = c.torch_device.type == "cpu" and n_started() == 1
-    return not is_fixed and is_alone_on_cpu and torch.get_num_threads() > 1
+    is_free = is_alone_on_cpu and not c.training.threads
+    return is_free and torch.get_num_threads() > 1
 
 
 def code_name(c: Configs) -> str:
