@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import queue
-import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -22,11 +21,10 @@ from configs.acceleration import (
     compiler,
     thread_callback,
 )
-from configs.compiled_code import CACHE_VARIABLE, kept_code
+from configs.compiled_code import CACHE_VARIABLE, is_kept, kept_code
 from tests.conftest import (
     Recording,
     check_same,
-    config_file,
     configs_for,
     weights,
     written,
@@ -395,6 +393,13 @@ def test_training_begins_uncompiled_and_goes_on_compiled(
     assert_close(weights(configs), weights(eager), rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture
+def free_threads():
+    """Later tests compile for a fixed number of threads again."""
+    with torch._inductor.config.patch({"cpp.dynamic_threads": False}):
+        yield
+
+
 def kind_of_compiler(configs):
     return type(compiler(configs, thread_callback(configs)))
 
@@ -409,14 +414,14 @@ def kind_of_compiler(configs):
     ],
 )
 def test_runs_that_follow_the_clock_begin_uncompiled(
-    corpus_file, two_threads, empty_cache, keys, kind
+    corpus_file, two_threads, empty_cache, free_threads, keys, kind
 ):
     keys = COMPILED | {"training__max_seconds": 90.0} | keys
     assert kind_of_compiler(configs_for(corpus_file, **keys)) is kind
 
 
 def test_code_that_is_kept_is_loaded_before_the_first_step(
-    corpus_file, two_threads, empty_cache, monkeypatch
+    corpus_file, two_threads, empty_cache, free_threads, monkeypatch
 ):
     monkeypatch.delenv(CACHE_VARIABLE)
     keys = COMPILED | {"training__max_seconds": 90.0}
@@ -431,20 +436,21 @@ def test_code_that_is_kept_is_loaded_before_the_first_step(
 
 
 @pytest.mark.slow
-def test_a_run_takes_the_code_that_another_process_has_compiled(
-    corpus_file, empty_cache, fork_server, tmp_path
+def test_another_process_compiles_what_a_run_needs(
+    corpus_file, two_threads, empty_cache, free_threads, monkeypatch
 ):
-    """The second run finds it in the folder, and begins compiled."""
-    keys = COMPILED | {"data__corpus": corpus_file, "training__max_seconds": 120.0}
-    environment = {"OMP_NUM_THREADS": "2", CACHE_VARIABLE: ""}
-    words = ["experiment.py", "--config", config_file(tmp_path, keys)]
-    first = fork_server.start(words, environment, merged=True).output()
+    """The run finds the code in the folder, and later runs find its name."""
+    monkeypatch.delenv(CACHE_VARIABLE)
+    configs = configs_for(corpus_file, **COMPILED, training__max_seconds=90.0)
+    name = code_name(configs)
+    process = compiler(configs, thread_callback(configs)).process
+    process.start()
+    process.join()
 
-    assert "uncompiled while another" in first
-    assert re.search("compiled in [0-9] s", first)
+    assert process.exitcode == 0
+    assert is_kept(name)
 
-    words.append("training.max_seconds=60")
-    second = fork_server.start(words, environment, merged=True).output()
+    line, counters = compiled(configs, kept_code(print))
 
-    assert "uncompiled" not in second
-    assert re.search("compiled in [0-9] s", second)
+    assert line.startswith("compiled in ")
+    assert counters["aot_autograd"]["autograd_cache_hit"] == 1
