@@ -43,7 +43,7 @@ def own_folder() -> Path:
 
 def code_folder(default: str = "") -> Path:
     """The folder that the environment names, unless it is PyTorch's `default`; else our own."""
-    named = os.environ.get(CACHE_VARIABLE, default)
+    named = os.environ.get(CACHE_VARIABLE) or default
     return own_folder() if named == default else Path(named)
 
 
