@@ -22,7 +22,14 @@ def parameters(tmp_path_factory, text_file):
     words = ["--config", config_file(folder, keys)]
     (folder / "play").mkdir()
     play = ["--config", config_file(folder / "play", {"training__max_steps": 2})]
+    new = folder / "new"  # without a copy of Folio
+    new.mkdir()
     return {
+        "0_start_here": f"""
+%cd -q {new}
+REPOSITORY, SECONDS, KEYS = "{ROOT}", 1, {words}
+CHANGE = "model.ngrams=0"
+""",
         "1_look_at_a_run": f"RUNS = {runs}",
         "2_look_at_masks": f'CORPUS, MASKING_PROB = "{text_file}", 0.15',
         "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
@@ -65,7 +72,8 @@ def test_a_notebook_runs_and_draws(path, parameters, client):
     client.nb = notebook = nbformat.read(path, as_version=4)
     assert pictures(notebook) >= 2  # with which it is saved
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-    first.source = f"%reset -f\n{parameters[path.stem]}"
+    here = f"%cd -q {path.parent}"
+    first.source = f"%reset -f\n{here}\n{parameters[path.stem]}"
     client.execute(cleanup_kc=False)
     assert pictures(notebook) >= 2
 
