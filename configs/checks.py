@@ -83,13 +83,6 @@ def _check_reference(key: str, value: Any) -> None:
 
 def _check_objective(values: dict[str, Any]) -> None:
     keys = [key for key in ("objective.nsp", "objective.sop") if values[key]]
-    for key in ("objective.causal_until", "objective.shifted"):
-        if values[key] and (
-            values["model.architecture"] != "modern" or values["data.batches"]
-        ):
-            raise ConfigError(
-                f"{key} needs model.architecture=modern, and Folio's own batches"
-            )
     if len(keys) > 1:
         raise ConfigError(
             "objective.nsp and objective.sop exclude each other: choose one"

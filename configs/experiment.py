@@ -187,10 +187,6 @@ def objective_of(c: Configs) -> "MaskedObjective":
 
     if c.objective.pairs:
         return PairObjective(c.objective.loss)
-    if c.objective.is_causal:
-        from training.causal_objective import CausalObjective
-
-        return CausalObjective(c.objective.loss)
     n_at_once = LOGITS_AT_ONCE // c.model.n_tokens
     # of one process; each of several has fewer
     n = c.training.chars_per_step // c.training.grad_accum_steps
@@ -232,12 +228,7 @@ def source(c: Configs) -> "BatchSource":
         check_takes_mask(c.network)
     from data.masked_windows import MaskedWindows
 
-    masked = MaskedWindows(c.data.training_windows, c.masking.strategy)
-    if c.objective.is_causal:
-        from configs.causal import causal_source
-
-        return causal_source(c, masked)
-    return masked
+    return MaskedWindows(c.data.training_windows, c.masking.strategy)
 
 
 @option(Configs.step)

@@ -77,10 +77,6 @@ def modern(c: ModelConfigs) -> "nn.Module":
 
         make_encoder = PairEncoder
         make_model = PairModel
-    if c.root().objective.is_causal:
-        from configs.causal import causal_model
-
-        make_encoder, make_model = causal_model(c.root())
     encoder = make_encoder(
         n_tokens=c.n_tokens,
         d_model=c.d_model,

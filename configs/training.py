@@ -35,17 +35,6 @@ class ObjectiveConfigs(Branch):
         Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?"),
     ] = False
 
-    causal_until: Annotated[
-        float,
-        Share("until this share of the budget, batches predict the next character"),
-    ] = 0.0
-    causal_share: Annotated[
-        float, Share("share of the batches until then that do so")
-    ] = 1.0
-    shifted: Annotated[
-        bool, Key("the vector before a masked character predicts it (GPT-BERT)")
-    ] = False
-
     loss: Annotated[
         Any,
         Key(
@@ -55,12 +44,6 @@ class ObjectiveConfigs(Branch):
     ] = "cross_entropy"
 
     pairs: str
-    is_causal: bool
-
-
-@option(ObjectiveConfigs.is_causal)
-def is_causal(c: ObjectiveConfigs) -> bool:
-    return c.causal_until > 0 or c.shifted
 
 
 @option(ObjectiveConfigs.loss, "cross_entropy")

@@ -42,9 +42,8 @@ def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
         hook.remove()
     fully_shard(model.to(device), mesh=mesh)
     model.register_forward_hook(release)
-    for method in ("forward_pairs", "forward_causal"):
-        if hasattr(model, method):
-            register_fsdp_forward_method(model, method)
+    if hasattr(model, "forward_pairs"):
+        register_fsdp_forward_method(model, "forward_pairs")
     return model
 
 

@@ -50,7 +50,6 @@ CASES = {  # keys
     | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01},
     "labml_nn": LABML,
     "pairs of text": {"objective.nsp": True},
-    "causal, then masked": DROPOUT | {"objective.causal_until": 0.5},
     "after a knob was changed": {},
 }
 # the steps after which a run is stopped; else in the middle of a stage
