@@ -61,7 +61,8 @@ def test_a_trial_ends_with_an_answer_and_continues_after_an_interruption(
 
     assert code == 3
     assert "no difference as large as 0.01 nats" in output
-    assert output.endswith("3 pairs of 4 steps, equal steps\n")
+    assert "3 pairs of 4 steps, equal steps: training.muon_learning_rate=" in output
+    assert output.endswith(" against the preset\n")
     path, content = only_trial()
     assert not list(path.parent.glob("runs/*/*/checkpoints"))
     own = content["runs"][change]

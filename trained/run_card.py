@@ -2,6 +2,7 @@
 claimed with them."""
 
 import math
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,13 +72,15 @@ def claims(run: RunFolder) -> str:
         " source may be slightly higher."
     )
     if n < 2:
+        config = os.path.relpath(run.path / "config.yaml")
+        seed = run.config()["seed"] + 1
         return f"""\
 Finished runs with these keys in the same logs: {n} (seeds: {seeds or "none"}). The standard error above is over
 windows of text, for these weights. {chosen}
 
 - It may be claimed that these weights have this loss on this text, by this protocol.
 - It may not be claimed that these keys lead to this loss, or to a lower one than other keys: another seed may differ
-  by more than the standard error. `python experiment.py --config config.yaml --seeds 3 seed=N` trains more runs."""
+  by more than the standard error. `python experiment.py --config {config} --seeds 3 seed={seed}` trains more runs."""
 
     values = np.array(list(losses.values()))
     t = t_quantile(CONFIDENCE, n - 1)

@@ -51,10 +51,15 @@ class Report:
             at_most = n_runs * (seconds + SECONDS_TO_START)
             line += f", {minutes(at_most)}"
 
+        else:
+            line += "; how long they take is known after the first pair"
         n_done = len(self.trial.all_runs)
         if n_done:
             line += f"; {n_done} are done in {self.trial.folder}"
         self.say(line)
+        self.say(
+            f"differences in {self.options.by}: the change minus {self.trial.base.name}"
+        )
 
     def is_open(self, variant: Arm, n_pairs: int) -> bool:
         """Say what is known of a variant after a pair; returns whether it needs more."""
@@ -66,7 +71,8 @@ class Report:
         known = interval(differences, self.critical)
         self.known.setdefault(variant.name, []).append(known)
         answer = self.answer(known)
-        line = f"pair {n_pairs}: {variant.name}: {self.shown(known)}"
+        of_pairs = f"pair {n_pairs}: " if n_pairs == 1 else f"{n_pairs} pairs: mean "
+        line = f"{variant.name}: {of_pairs}{self.shown(known)}"
         self.say(f"{line}; {answer or self.further(differences)}")
         return answer is None
 
@@ -122,11 +128,13 @@ class Report:
             if differences and metric != self.options.by:
                 other = interval(differences, self.critical)
                 beside[metric] = other._asdict()
-                self.say(f"{name}{metric}: {self.shown(other)}")
+                self.say(
+                    f"{name}{metric}: {self.shown(other)} {METRICS[metric]}".rstrip()
+                )
 
         answer = self.answer(known)
-        line = self.line(known, answer)
-        self.say(f"{name}{line}")
+        line = self.line(variant, known, answer)
+        self.say(line)
         return {
             "variant": variant.name,
             "answer": answer,
@@ -135,7 +143,7 @@ class Report:
             "beside": beside,
         }
 
-    def line(self, known: Interval, answer: str | None) -> str:
+    def line(self, variant: Arm, known: Interval, answer: str | None) -> str:
         """The result in one line, with its conditions."""
         by = self.options.by
         unit = METRICS[by]
@@ -155,7 +163,8 @@ class Report:
         equal = self.options.equal
         budget = self.trial.base.values[f"training.max_{equal}"]
         runs = f"{budget:g} s" if equal == "seconds" else f"{budget:,} {equal}"
-        return f"{text}, {known.n_pairs} pairs of {runs}, equal {equal}"
+        arms = f"{variant.name} against {self.trial.base.name}"
+        return f"{text}, {known.n_pairs} pairs of {runs}, equal {equal}: {arms}"
 
     def shown(self, known: Interval) -> str:
         """A difference with its interval."""
