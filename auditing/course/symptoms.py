@@ -14,6 +14,7 @@ EPOCHS = 3
 N_FOLLOWERS = 12  # characters that may follow each one
 IGNORED = -100
 POINTS = 8  # of a curve
+LABELLED = "labelled (of all, with padding)"
 BARS = "▁▂▃▄▅▆▇█"
 
 Batch = tuple[Array, Array]  # inputs and labels [batch, width]
@@ -34,11 +35,11 @@ class Service(calls.Service):
             found.append((inputs.numpy().copy(), labels.numpy()))
 
         other = correct_masks(random_text(self.tokens, rng), self.tokens, rng)
-        names = ["counting model", "training loss", "validation loss", "labelled"]
+        names = ["counting model", "training loss", "validation loss", LABELLED]
         left = ["with this mask", *trained(found, other, self.tokens.n_tokens)]
         right = ["with correct masks", *trained(usual, other, self.tokens.n_tokens)]
         rows = zip(names, left, right, strict=True)
-        return "\n".join("  {:18}{:26}{}".format(*row) for row in rows)
+        return "\n".join("  {:33}{:24}{}".format(*row) for row in rows)
 
 
 def random_text(tokens: TokenIds, rng: np.random.Generator) -> Array:

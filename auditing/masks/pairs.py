@@ -281,9 +281,10 @@ class Sample:
         right = (best % width + width // 2) % width - width // 2
         verb = "repeat" if found.z[best] > 0 else "avoid"
         n_pairs = self.n_rows - down
-        what = f"{abs(share) / n_pairs:.0%} of the rows {verb} the one {down} above"
+        what = f"rows {verb} another row's mask ({abs(share) / n_pairs:.0%} that of the row {down} above"
         if right:
             what += f", moved by {right}"
+        what += ")"
         circumstance = "whole rows" if right == 0 and share > 0.9 * n_pairs else "rows"
         z = found.z[[best]] * (found.p < LEVEL)
         one = Dependence(found.shares[[best]], 0.0, z, found.n_units)
