@@ -34,6 +34,8 @@ from trained.model_card import SENTENCE_TRANSFORMERS
 from trained.saved_classifier import check_new, is_classifier, load_classifier
 from training import trackers
 
+GITHUB_MB = 100  # of one file
+
 
 def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
@@ -148,11 +150,21 @@ def to_page(trained: Trained, folder: Path, is_quantized: bool = False) -> None:
     folder.mkdir()
     print(write_model(trained, folder, is_quantized))
     write_page(folder)
+    print_sizes(folder)
+
+
+def print_sizes(folder: Path) -> None:
+    """Print the sizes of the parts of a page, and a hint if a host may refuse its largest file."""
     sizes = {path.name: path.stat().st_size / 1e6 for path in folder.iterdir()}
     weights = sizes["weights.onnx.gz"]
     runtime = sizes["onnxruntime.wasm.gz"]
     page = sum(sizes.values()) - weights - runtime
     print(f"weights {weights:.1f} MB, onnxruntime {runtime:.1f} MB, page {page:.1f} MB")
+    if weights > GITHUB_MB:
+        print(
+            f"weights.onnx.gz is above GitHub's {GITHUB_MB} MB per file: try --to page-int8, or a run"
+            " with model.ngrams=0"
+        )
 
 
 def to_tracker(track: Callable[..., None], run: RunFolder, path: Path) -> None:

@@ -34,7 +34,7 @@ def check_packages() -> None:
     for file in (*VENDORED.values(), WASM):
         if not file.is_file():
             raise InputError(
-                f"{file} is missing: install npm, then run `make .venv/vendored`"
+                f"{file} is missing: run `make .venv/vendored` once (it needs npm)"
             )
 
 
