@@ -1,15 +1,19 @@
 """Writes what a page in a browser needs of a trained run: its model, its tokens, and for runs on the
 play the grammar. `board/browser/models.js` reads it."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from configs.callbacks import prompts
 from configs.keys import ConfigError
-from data.play.grammar import grammar
+from data.corpus import TINY_SHAKESPEARE
+from data.play.grammar import PLAY, grammar
 from data.tokens import BYTES
 from model.ngrams import NgramEmbedding
+from runs.errors import InputError
 from runs.files import write_json
 from trained.answers import is_of_play
 from trained.load import Trained
@@ -84,7 +88,18 @@ def facts(trained: Trained, about: str) -> dict[str, Any]:
         "names": [vocabulary.decode([i]) for i in range(vocabulary.n_ordinary)],
         "mask": vocabulary.mask_token,
         "is_of_play": is_of_play(trained),
+        "example": example(trained),
     }
+
+
+def example(trained: Trained) -> str | None:
+    """The text that the page begins with: the first sample of training. None if the page has one of
+    this corpus, or the run's text is missing."""
+    if corpus_of(trained) in (PLAY, TINY_SHAKESPEARE):
+        return None
+    with suppress(InputError):
+        return prompts(trained.data().root())[0][: trained.longest]
+    return None
 
 
 def automaton() -> dict[str, Any]:

@@ -91,5 +91,5 @@ export const liveRuns = (offer) => offer([run]);
 document.getElementById("waiting").remove();
 export const site = {
   title: "Try a model", about: el("p.quiet", run.about), exact: run.is_of_play && "exact, by the grammar of the play",
-  hasAttention: false, ready: model,
+  hasAttention: false, ready: model, example: run.example,
 };

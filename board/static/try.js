@@ -179,7 +179,7 @@ sheet.onkeydown = (event) => {
 
 function start(chosen) {
   run = chosen;
-  const [before, example] = [input.value, EXAMPLES[run.text] ?? EXAMPLES.other];
+  const [before, example] = [input.value, site.example || (EXAMPLES[run.text] ?? EXAMPLES.other)];
   const hidden = everywhere().filter((i) => value[i] === null || filled.has(i)); // also of the next run
   if (!before || Object.values(EXAMPLES).includes(before)) input.value = example;
   [reply, status.textContent, error.textContent] = [null, "The model is loading.", ""];

@@ -1,5 +1,7 @@
 """The page of `export.py --to page` in a real browser, from Python's own web server."""
 
+import json
+import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -135,6 +137,15 @@ def test_quantized_bytes_are_close_and_the_page_says_how_close(exported, open_pa
     ):
         assert one == pytest.approx(other, abs=0.1)
     assert "of the probability of a blank" in opened.inner_text("main")
+
+
+def test_it_begins_with_the_sample_of_its_run(of_characters, open_page, tmp_path):
+    folder = shutil.copytree(of_characters[1], tmp_path / "page")
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["example"] is None  # the play has its own
+    (folder / "run.json").write_text(json.dumps(facts | {"example": "in an"}))
+
+    assert open_page(folder).input_value("#text") == "in an"
 
 
 def test_without_npms_packages_it_says_how_to_get_them(
