@@ -27,7 +27,7 @@ def parameters(tmp_path_factory, text_file):
     return {
         "0_start_here": f"""
 %cd -q {new}
-REPOSITORY, SECONDS, KEYS = "{ROOT}", 1, {words}
+REPOSITORY, TEXT, SECONDS, KEYS = "{ROOT}", "", 1, {words}
 CHANGE = "model.ngrams=0"
 """,
         "1_look_at_a_run": f"RUNS = {runs}",
