@@ -107,7 +107,7 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(
 def test_credit_is_measured_at_each_kept_checkpoint_of_a_run_on_the_play(
     tmp_path, evaluated, monkeypatch
 ):
-    monkeypatch.setattr("writing.credit.N_WINDOWS", 8)
+    monkeypatch.setattr("writing.credit.N_WINDOWS", 2)
     keys = {"data__corpus": "play", "training__max_steps": 2}
     run = train_in(
         tmp_path / "logs" / "mlm" / "play", checkpoint__keep_at=["1 steps"], **keys
