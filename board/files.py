@@ -1,4 +1,4 @@
-"""Where the files of the pages are: Folio's own, and those of npm's packages."""
+"""The folders with the files of the pages: Folio's own, and those of npm's packages."""
 
 from pathlib import Path
 

@@ -43,8 +43,8 @@ def compiled_objective(c: Configs) -> Compiled | None:
 
 
 def thread_callback(c: Configs) -> ThreadChoice | ThreadAdvice | None:
-    """Chooses the number of threads if the run follows the clock, and else gives advice; None if
-    there is no choice."""
+    """Chooses the number of threads if only seconds limit the run, and otherwise says if another
+    number would be much faster; None if the number is fixed."""
     if not has_free_threads(c):
         return None
     return ThreadChoice() if follows_clock(c) else ThreadAdvice()

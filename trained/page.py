@@ -55,7 +55,7 @@ def write_model(trained: Trained, folder: Path, is_quantized: bool) -> str:
 
 
 def sizes(trained: Trained) -> str:
-    """How many weights a model has, in words."""
+    """The number of weights of a model, in words."""
     tables = [
         module.table.weight.numel()
         for module in trained.model.modules()
@@ -76,7 +76,7 @@ def corpus_of(trained: Trained) -> str:
 
 
 def facts(trained: Trained, about: str) -> dict[str, Any]:
-    """What the page must know of a run. The first keys are those of the dashboard's runs."""
+    """The facts about a run that the page needs. The first keys are those of the dashboard's runs."""
     vocabulary = trained.vocabulary
     return {
         "uuid": trained.run.path.name,
@@ -132,7 +132,7 @@ def validation_ids(trained: Trained) -> torch.Tensor:
 
 @torch.inference_mode()
 def loss_of_precision(trained: Trained, file: Path, ids: torch.Tensor) -> str:
-    """How far the probabilities of a quantized model are from the run's at the masked positions of
+    """The distance of a quantized model's probabilities from the run's at the masked positions of
     `ids`, in words: half the sum of the differences of all tokens."""
     mask = torch.ones_like(ids)
     inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}

@@ -99,8 +99,8 @@ def mixed_vectors(classifier: Classifier, texts: Sequence[Tensor]) -> np.ndarray
 
 
 def layer_shares(classifier: Classifier) -> Tensor:
-    """How much a classifier of texts reads each layer, the embedding first: the norm of its weights
-    on the mean over tokens, as a share of the sum over layers; `[n_layers + 1]`.
+    """The share of each layer, the embedding first, in what a classifier of texts reads: the norm of
+    its weights on the mean over tokens, divided by the sum over layers; `[n_layers + 1]`.
 
     Raises ConfigError for a classifier of characters or words, which reads no means.
     """

@@ -58,7 +58,7 @@ class RecordedDraws(Callback):
         self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batch]] = {}
 
     def begin(self, trainer: Trainer) -> None:
-        """Take the place of the source's draws. Recording is no training time."""
+        """Take the place of the source's draws. The clock stands still while a graph is recorded."""
         self.report = trainer.report
         self._pause = trainer.clock.stopped
         trainer.training_step.source.draw = self  # type: ignore[method-assign]

@@ -66,7 +66,9 @@ class Report:
         metric = self.options.by
         differences = self.trial.differences(variant, metric, n_pairs)
         if not differences:
-            raise StoppedError(f"these runs have no {metric}: leave --by out")
+            raise StoppedError(
+                f"these runs have no {metric}: choose another metric for --by"
+            )
 
         known = interval(differences, self.critical)
         self.known.setdefault(variant.name, []).append(known)
