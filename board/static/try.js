@@ -89,11 +89,13 @@ async function answer() {
 
 async function askExact() {
   const [asked, text] = [run, template()];
+  const isStale = () => run !== asked || text !== template();
   try {
     const found = await ask(`try/${asked.uuid}`, "POST", { text, exact: true, top: 64, blank: BLANK });
-    if (run !== asked || text !== template()) return;
+    if (isStale()) return;
     exact = found;
   } catch (problem) {
+    if (isStale()) return;
     status.textContent += `; ${problem.message}`;
   }
   draw();
