@@ -1,4 +1,4 @@
-"""Finds runs by name: a folder, a uuid or an unambiguous prefix of one, or `last`; and with `@5M`
+"""Finds runs: by a folder, a uuid or an unambiguous prefix of one, a name, or `last`; and with `@5M`
 behind it, at a checkpoint of their history."""
 
 from contextlib import suppress
@@ -25,8 +25,9 @@ def all_runs(logs: Path) -> list[RunFolder]:
 
 
 def find_run(name: str, logs: Path) -> RunFolder:
-    """The run called `name`: a folder, a uuid or an unambiguous prefix of one, or `last`. With `@5M`
-    behind it, the run at that checkpoint of its history.
+    """The run called `name`: a folder, a uuid or an unambiguous prefix of one, or `last`. The key
+    `name` stands for the latest run that has it. With `@5M` behind it, the run at that checkpoint of
+    its history.
 
     Raises RunFolderError with a list of the runs if no run or several match.
     """
@@ -56,6 +57,9 @@ def find_run(name: str, logs: Path) -> RunFolder:
     matching = [run for run in runs if name and run.path.name.startswith(name)]
     if len(matching) == 1:
         return matching[0]
+    named = [run for run in runs if run.path.parent.name == name]
+    if named and not matching:
+        return named[-1]
     problem = f"{len(matching)} runs begin with" if matching else "there is no run"
     raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(matching or runs, logs)}")
 

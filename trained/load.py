@@ -88,7 +88,8 @@ class Trained:
 def load_trained(
     name: str = "last", logs: Path = ROOT / "logs", corpus: str | None = None
 ) -> Trained:
-    """`load` the run called `name`: a folder, a uuid or its first characters, or `last`.
+    """`load` the run called `name`: a folder, a uuid or its first characters, the
+    key `name` of its runs, or `last`.
 
     `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`,
     such as `trained.vocabulary.encode(text)[None]`, if the model is a built-in one. Raises

@@ -21,9 +21,17 @@ def logs(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")],
+    [
+        ("abc1", "abc1"),
+        ("d", "def3"),
+        ("mlm", "abc2"),  # the latest of its name
+        ("last", "def3"),
+        ("{logs}/mlm/abc2", "abc2"),
+    ],
 )
-def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs, name, found):
+def test_a_run_is_found_by_its_prefix_its_name_its_folder_or_as_the_last(
+    logs, name, found
+):
     # the oldest first
     assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]
     assert find_run(name.format(logs=logs), logs).path.name == found
