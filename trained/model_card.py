@@ -86,6 +86,7 @@ def card(trained: Trained, library: str = "transformers") -> str:
         facts = facts._replace(pipeline="sentence-similarity", example=example)
     n_tokens = trained.vocabulary.n_ordinary
     tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens")
+    n_weights = sum(weights.numel() for weights in trained.model.parameters())
     option = ""
     reason = ""
     if facts.own_code:
@@ -106,7 +107,8 @@ license: {facts.source.license}
 ---
 # {facts.title}
 
-Made with Folio. {tokens}. Texts have at most {trained.longest} tokens; longer ones must be cut.
+Made with Folio. The model has {n_weights:,} weights. {tokens}. Texts have at most {trained.longest} tokens; longer ones
+must be cut.
 
 ## Use
 

@@ -136,10 +136,12 @@ def shown(value: Any) -> str:
 
 
 def environment_of(run: RunFolder) -> str:
-    """The machine, from the last checkpoint, and the commit of the code, from labml's file. Raises
-    CheckpointError."""
-    state = load_last(run.checkpoints).state
-    facts = dict(state["callbacks"]["run"]["environment"])
+    """The machine and the number of weights, from the last checkpoint, and the commit of the code,
+    from labml's file. Raises CheckpointError."""
+    checkpoint = load_last(run.checkpoints)
+    n_weights = sum(each.numel() for each in checkpoint.weights.values())
+    machine = checkpoint.state["callbacks"]["run"]["environment"]
+    facts = {"weights": f"{n_weights:,}", **machine}
     path = run.path / "run.yaml"
     if path.exists():
         labels = yaml.safe_load(read_content(path))
