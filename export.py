@@ -150,10 +150,10 @@ def to_page(trained: Trained, folder: Path, is_quantized: bool = False) -> None:
     folder.mkdir()
     print(write_model(trained, folder, is_quantized))
     write_page(folder)
-    print_sizes(folder)
+    print_sizes(folder, is_quantized)
 
 
-def print_sizes(folder: Path) -> None:
+def print_sizes(folder: Path, is_quantized: bool) -> None:
     """Print the sizes of the parts of a page, and a hint if a host may refuse its largest file."""
     sizes = {path.name: path.stat().st_size / 1e6 for path in folder.iterdir()}
     weights = sizes["weights.onnx.gz"]
@@ -161,9 +161,10 @@ def print_sizes(folder: Path) -> None:
     page = sum(sizes.values()) - weights - runtime
     print(f"weights {weights:.1f} MB, onnxruntime {runtime:.1f} MB, page {page:.1f} MB")
     if weights > GITHUB_MB:
+        smaller = "" if is_quantized else "--to page-int8, or "
         print(
-            f"weights.onnx.gz is above GitHub's {GITHUB_MB} MB per file: try --to page-int8, or a run"
-            " with model.ngrams=0"
+            f"weights.onnx.gz is above GitHub's {GITHUB_MB} MB per file: try {smaller}a run with"
+            " model.ngrams=0"
         )
 
 

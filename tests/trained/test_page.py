@@ -27,11 +27,16 @@ def test_a_page_begins_with_a_sample_of_the_runs_text(plain, sentences):
     assert example(moved) is None
 
 
+@pytest.mark.parametrize("is_quantized", [False, True])
 @pytest.mark.parametrize("megabytes", [99, 101])
-def test_weights_that_github_refuses_are_named(tmp_path, capsys, megabytes):
+def test_weights_that_github_refuses_are_named(
+    tmp_path, capsys, megabytes, is_quantized
+):
     for name in ("weights.onnx.gz", "onnxruntime.wasm.gz"):
         (tmp_path / name).touch()
     os.truncate(tmp_path / "weights.onnx.gz", megabytes * 1_000_000)
-    print_sizes(tmp_path)
+    print_sizes(tmp_path, is_quantized)
 
-    assert ("above GitHub's 100 MB" in capsys.readouterr().out) == (megabytes > 100)
+    printed = capsys.readouterr().out
+    assert ("above GitHub's 100 MB" in printed) == (megabytes > 100)
+    assert ("page-int8" in printed) == (megabytes > 100 and not is_quantized)
