@@ -20,7 +20,12 @@ class MaskingConfigs(Branch):
         Any, Key("how characters are selected for masking", reference=True)
     ] = "random"
     masking_prob: Annotated[
-        float, Key("share of the characters that are selected, in stages without a rate of their own", above=0, high=1)
+        float,
+        Key(
+            "share of the characters that are selected, in stages without a rate of their own",
+            above=0,
+            high=1,
+        ),
     ] = 0.15
     randomize_prob: Annotated[
         float,
