@@ -55,19 +55,20 @@ soak: .venv/installed-dev
 clean:
 	rm -rf .venv board/node_modules .pytest_cache .ruff_cache data/cache/compiled data/cache/compiled.filling
 
-# An empty file marks a requirements file as installed. A newer requirements file is installed again.
+# An empty file marks a requirements file as installed. A newer requirements file is installed again. Python compiles a
+# module when it is first imported: to compile all of them takes a quarter of a minute, and most are never used.
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Folio needs Python 3.11 or later: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python requirements.txt constraints.txt
 	@echo "installing requirements.txt into .venv (minutes; on Linux several GB, because PyTorch comes with CUDA)"
-	$(BIN)/python -m pip install --quiet $(CONSTRAINTS) -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-compile $(CONSTRAINTS) -r requirements.txt
 	touch $@
 
 .venv/installed-%: .venv/installed requirements-%.txt
 	@echo "installing requirements-$*.txt"
-	$(BIN)/python -m pip install --quiet $(CONSTRAINTS) -r requirements-$*.txt
+	$(BIN)/python -m pip install --quiet --no-compile $(CONSTRAINTS) -r requirements-$*.txt
 	touch $@
 
 # The files that these include.
