@@ -271,6 +271,11 @@ def until(condition, seconds=20.0):
         threading.Event().wait(0.02)
 
 
+def slow(*values):
+    """Parameters of a test that only `make soak` runs."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 def needed(condition, what):
     """Skip a test whose requirements are missing; on CI they must be met, so it fails instead."""
     if not condition:

@@ -77,6 +77,7 @@ def test_a_run_is_measured(runs, evaluated):
     assert not (runs[0].path / "evaluation.json").exists()
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_a_writer_is_measured_on_request(
     runs, evaluated, monkeypatch
 ):
@@ -104,6 +105,7 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(
     assert strict_json(runs[2].path / "evaluation.json") == results
 
 
+@pytest.mark.slow
 def test_credit_is_measured_at_each_kept_checkpoint_of_a_run_on_the_play(
     tmp_path, evaluated, monkeypatch
 ):

@@ -5,7 +5,7 @@ import pytest
 from nbclient import NotebookClient
 
 from runs.files import ROOT
-from tests.conftest import TINY, config_file, train_in
+from tests.conftest import TINY, config_file, slow, train_in
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -67,7 +67,9 @@ def client():
     client.execute()  # ends the kernel
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*NOTEBOOKS[:4], *slow(*NOTEBOOKS[4:])], ids=lambda path: path.stem
+)
 def test_a_notebook_runs_and_draws(path, parameters, client):
     client.nb = notebook = nbformat.read(path, as_version=4)
     assert pictures(notebook) >= 2  # with which it is saved

@@ -6,6 +6,8 @@ import re
 import runpy
 import shlex
 
+import pytest
+
 import evaluate
 import experiment
 import export
@@ -56,6 +58,7 @@ def run(program, words, folder):
     assert PROGRAMS[program](arguments) == 0, (program, arguments)
 
 
+@pytest.mark.slow
 def test_documents_become_a_classifier_as_their_page_shows(
     tmp_path, empty_cache, monkeypatch, capsys
 ):

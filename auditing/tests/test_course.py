@@ -140,7 +140,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("code", "line"), mostly_slow(ERRORS, {"syntax", "loop"}))
+@pytest.mark.parametrize(("code", "line"), mostly_slow(ERRORS, {"syntax", "shape"}))
 def test_errors_of_a_file_are_one_line(tmp_path, capsys, monkeypatch, code, line):
     monkeypatch.setattr(course, "SECONDS", 8.0 if "while" in code else 600.0)
     (tmp_path / "exercise_01.py").write_text(code)

@@ -18,6 +18,7 @@ from benchmarks.gpu_steps.marks import MARKS, Mark, at_most
 from benchmarks.gpu_steps.plan import STEPS
 from benchmarks.gpu_steps.process import StepProcess, processor_seconds
 from benchmarks.gpu_steps.step import Step
+from tests.conftest import slow
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def taken(tmp_path):
     return take
 
 
-@pytest.mark.parametrize("name", ["agreement", "resume", "packing"])
+@pytest.mark.parametrize("name", ["agreement", "resume", *slow("packing")])
 def test_a_step_passes_on_a_cpu(taken, name):
     step = taken(name)
     assert step.passed, step.rows

@@ -454,6 +454,7 @@ def test_it_listens_on_the_loopback_address_only(shared_dashboard):
     assert listening == ["0100007F"]
 
 
+@pytest.mark.slow
 def test_connections_whose_headers_do_not_arrive_are_closed(stalled):
     for connection in stalled:
         while connection.recv(1 << 16):

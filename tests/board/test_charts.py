@@ -195,6 +195,7 @@ def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(
         assert page.input_value("#run") == ""
 
 
+@pytest.mark.slow
 def test_labmls_page_refreshes_by_itself(page, live):
     page.click("nav >> text=labml's page")
     line = "svg#chart path.smoothed-line"

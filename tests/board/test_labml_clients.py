@@ -25,6 +25,7 @@ with experiment.record(name="plain", comment="{comment}"{argument}):
 """
 
 
+@pytest.mark.slow
 def test_scripts_that_use_plain_labml_appear(page, shared_dashboard, tmp_path):
     page.goto(f"{shared_dashboard.url}/runs?labml")
     url = shared_dashboard.url

@@ -58,6 +58,7 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard, make_run):
         appears(page, ".state.crashed")
 
 
+@pytest.mark.slow
 def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard):
     uuid = live.run.path.name
     focused = "() => document.activeElement.id"
@@ -79,6 +80,7 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
         assert not page.evaluate("() => document.activeElement.isOld")
 
 
+@pytest.mark.slow
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     drawn = shape(page)
     # Counts how often the page's loop looks whether the tab is hidden: once per second.

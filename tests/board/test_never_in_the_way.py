@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.board.conftest import EVALUATIONS
+from tests.conftest import slow
 
 
 def lines_about(output, words):
@@ -23,9 +24,7 @@ def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside):
     assert not lines_about(output, "not on the dashboard")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"]
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, *slow(signal.SIGSTOP)])
 def test_a_dashboard_that_fails_during_training_is_reported_once(
     dashboard, train_beside, number
 ):

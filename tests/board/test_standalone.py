@@ -125,6 +125,7 @@ def test_it_shows_what_the_model_and_the_grammar_expect(of_characters, open_page
     assert opened.context.cookies() == []
 
 
+@pytest.mark.slow
 def test_quantized_bytes_are_close_and_the_page_says_how_close(exported, open_page):
     trained, folder = exported("page-int8", data__tokens="bytes")
     opened = open_page(folder, Unpacking)

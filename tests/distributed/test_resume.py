@@ -9,7 +9,7 @@ import torch
 
 from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
-from tests.conftest import configs_for, only_run
+from tests.conftest import configs_for, only_run, slow
 from tests.distributed.conftest import KEYS, last_weights
 
 
@@ -33,7 +33,7 @@ ONE_STAGE = {
 }
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", ["ddp", *slow("fsdp")])
 def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     runs = []
     for name, steps in (("whole", [6]), ("parts", [3, 6])):

@@ -127,6 +127,7 @@ def test_too_few_runs_are_refused(runs):
 
 
 @pytest.mark.parametrize("floor", [FLOOR, None])
+@pytest.mark.slow
 def test_intervals_cover_80_percent_of_simulated_runs(floor, monkeypatch):
     """Laws come from the priors, and each ladder of twelve runs predicts one at ten times its
     compute."""

@@ -45,6 +45,7 @@ def write_plan(path, printed, *words):
     return printed(plan.main, *fixed, *words)
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_play_is_trained(tmp_path, printed, draws):
     path = tmp_path / "plan.yaml"
     output = write_plan(path, printed, "--seconds", "120")

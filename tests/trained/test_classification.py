@@ -22,6 +22,7 @@ from data.tasks.task import (
     Example,
     Task,
 )
+from tests.conftest import slow
 from tests.data.masking.helpers import generator
 from trained import classification, effort, regression
 from trained.classification import excerpt, fine_tuned, probed
@@ -111,7 +112,7 @@ def classifier(trained, n_labels=2, kind=TEXT):
 
 @pytest.mark.parametrize(
     "task",
-    [of_first_letter(80), of_letters(40), of_equal_pairs(80), of_words(40)],
+    [of_letters(40), *slow(of_first_letter(80), of_equal_pairs(80), of_words(40))],
     ids=lambda task: task.name,
 )
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(
@@ -130,6 +131,7 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(
     assert "not certain" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
     means = [score["mean"] for score in results["scores"].values()]
@@ -420,7 +422,9 @@ def of_lengths(n):
 
 
 @pytest.mark.parametrize(
-    "task", [of_animals(80), of_lengths(80)], ids=lambda task: task.name
+    "task",
+    [of_lengths(80), *slow(of_animals(80))],
+    ids=lambda task: task.name,
 )
 def test_numbers_and_several_labels_are_learned_by_all_methods(plain, task, capsys):
     results, _ = compare(plain, task, n_labels=40, n_draws=2)

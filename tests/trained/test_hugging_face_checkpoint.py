@@ -20,13 +20,16 @@ from configs.keys import ConfigError
 from data.batch import IGNORED_LABEL
 from runs.files import ROOT
 from tests.checkpoints import CLASSES, N_UNUSED, OTHERS, checkpoint, of_bert
-from tests.conftest import check_resumes, dotted, one_line, only_run, written
+from tests.conftest import check_resumes, dotted, one_line, only_run, slow, written
 from tests.trained.conftest import csv_of_animals
 from trained.answers import answers
 from trained.load import load_trained
 
 HEADLESS = "bert without head"
 WITH_A_HEAD = [name for name in CLASSES if name != HEADLESS]
+FAST = ["bert", "modernbert", "xlm-roberta"]
+SLOW = [name for name in CLASSES if name not in FAST]
+SLOW_WITH_A_HEAD = [name for name in SLOW if name != HEADLESS]
 OF_TRANSFORMERS = {
     "[PAD]": "pad_token",
     "[MASK]": "mask_token",
@@ -159,6 +162,7 @@ def test_a_checkpoint_comes_back_with_the_same_bits(folder, name, start, tmp_pat
     assert not names & {"modules.json", "model.safetensors.index.json"}
 
 
+@pytest.mark.parametrize("name", [*FAST, *slow(*SLOW)], indirect=True)
 def test_a_trained_checkpoint_is_exported_with_its_loss(folder, start, tmp_path):
     """The run is complete without the checkpoint that it began with."""
     keys = {"training__max_steps": 3, "training__learning_rate": 1e-2}
@@ -189,7 +193,7 @@ def test_runs_with_other_seeds_are_one_group(folder, start, printed):
     assert "(2 seeds)" in printed(evaluate.main, *runs)
 
 
-@pytest.mark.parametrize("name", WITH_A_HEAD, indirect=True)
+@pytest.mark.parametrize("name", [*FAST, *slow(*SLOW_WITH_A_HEAD)], indirect=True)
 def test_ngrams_start_with_the_loss_of_the_checkpoint(
     folder, start, lines_file, refusal, tmp_path
 ):
@@ -370,7 +374,7 @@ def test_strategies_mask_whole_words(folder, start, lines_file):
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("name", [*CLASSES, *OTHERS], indirect=True)
+@pytest.mark.parametrize("name", [*FAST, *slow(*SLOW, *OTHERS)], indirect=True)
 def test_a_run_becomes_a_classifier(folder, start, tmp_path, printed, refusal):
     """Which is complete without the run and the checkpoint."""
     csv_file = csv_of_animals(tmp_path / "animals.csv")

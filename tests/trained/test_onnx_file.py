@@ -10,6 +10,7 @@ from trained.onnx_file import export, quantize
 
 
 @pytest.mark.parametrize("trained", ["bpe"], indirect=True)
+@pytest.mark.slow
 def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_similar_ones(
     trained, tmp_path, caplog, monkeypatch
 ):

@@ -57,6 +57,7 @@ def test_an_encoder_keeps_its_vectors_and_its_tokens(started):
     assert torch.allclose(vectors, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_of_proteins_is_continued_and_comes_back(
     started, tmp_path
 ):

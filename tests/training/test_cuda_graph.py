@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from planning.ladder import warmed_up
 from tests import conftest
-from tests.conftest import weights
+from tests.conftest import slow, weights
 from tests.training.tape import Tape
 from tests.training.test_batches import Texts
 from training.cuda_graph import EAGER_STEPS, MOST_SHAPES, CudaGraphs, can_record
@@ -113,8 +113,14 @@ RATES = {
     "keys",
     [
         {"training__grad_accum_steps": 2, "masking__strategy": "adaptive"},
-        {"training__optimizer": "adamw", "model__ngrams": 4, "objective__sop": True},
-        RATES,
+        *slow(
+            {
+                "training__optimizer": "adamw",
+                "model__ngrams": 4,
+                "objective__sop": True,
+            },
+            RATES,
+        ),
     ],
 )
 def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):

@@ -111,6 +111,7 @@ def test_a_run_that_is_interrupted_by_each_signal_ends_like_one_that_is_not(
     assert [event["event"] for event in programs.run.events()] == ["resumed"] * 4
 
 
+@pytest.mark.slow
 def test_the_time_for_which_a_process_is_paused_is_not_training_time(programs):
     process = programs.start("training.max_steps=300")
     programs.wait_for_rows(process, 1)
