@@ -17,14 +17,14 @@ Results = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
 def compared(
     results: Results,
-    bases: Mapping[str, str],
+    base: str,
     losses: Mapping[str, str],
     columns: Mapping[str, Mapping[str, str]],
 ) -> Table:
     """One row per variant: its losses, each with the difference from its base, then other columns.
 
-    `bases` has the variant that each one is compared with, if any. `losses` maps the losses in the
-    results to headings; `columns` maps further headings to the text of each variant.
+    `base` is the variant that the others are compared with, empty for none. `losses` maps the losses
+    in the results to headings; `columns` maps further headings to the text of each variant.
     """
     table = []
 
@@ -33,7 +33,7 @@ def compared(
         for loss, heading in losses.items():
             values = [run[loss] for run in runs.values()]
             row[heading] = with_error(f"{fmean(values):.3f}", standard_error(values))
-            change = difference(results, loss, variant, bases.get(variant, ""))
+            change = difference(results, loss, variant, base)
             if change:
                 words = with_error(f"{change.mean:+.3f}", change.stderr)
                 row[heading] += f" ({words}, {change.verdict})"

@@ -34,6 +34,7 @@ from runs.figures import label_ends, save_figure
 from runs.run_folder import RunFolder
 
 LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
+LAST = {"loss.valid": "loss at the end"}
 FOLIO = "Folio"
 PEERS = recipe("peers")
 # of the seconds
@@ -52,10 +53,7 @@ def main(options: Namespace, path: Path) -> None:
     variants = recipes(preset, options.seconds)
     rows = run_trials(path, variants, options.seeds, measure, seconds_per_run)
     results = by_variant(rows)
-    bases = dict.fromkeys(results, FOLIO)
-    table = compared(
-        results, bases, {"loss.valid": "loss at the end"}, columns(results)
-    )
+    table = compared(results, FOLIO, LAST, columns(results))
     save_results(path, table, seconds=options.seconds, trials=rows)
     save_figure(path.with_suffix(".png"), figure(results))
 
@@ -92,7 +90,7 @@ def search(preset: str, path: Path) -> None:
     budget = {"preset": preset, "training.max_seconds": seconds}
     variants = {name: keys | budget for name, keys in searched(preset).items()}
     rows = run_trials(path, variants, 1, last_losses, seconds + 30)
-    table = compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {})
+    table = compared(by_variant(rows), "", LAST, {})
     save_results(path, table, trials=rows)
 
 

@@ -95,9 +95,8 @@ def run_trials(
 def trials_by_file(folder: Path, variants: Variants, seeds: int) -> dict[Path, Trial]:
     """All trials, each with the file of its result."""
     trials: dict[Path, Trial] = {}
-    for seed in range(
-        seeds
-    ):  # an interrupted comparison has all variants of its first seeds
+    # an interrupted comparison has all variants of its first seeds
+    for seed in range(seeds):
         for name, keys in variants.items():
             trial: Trial = {
                 "variant": name,

@@ -41,9 +41,7 @@ def test_differences_are_paired_by_seed():
 
 def test_the_table_shows_what_was_measured_and_how_sure_it_is():
     def table(losses, columns):
-        return compared(
-            results(losses), {"better": "base"}, {"loss": "the loss"}, columns
-        )
+        return compared(results(losses), "base", {"loss": "the loss"}, columns)
 
     base, better = table(LOSSES, {"claim": {"better": "it is better"}})[:2]
 
