@@ -5,7 +5,7 @@ python dashboard.py [--port 5005] [--db logs/dashboard.sqlite3]
 python dashboard.py --import RUN        deliver a run that the dashboard has missed, or all
 python dashboard.py --set RUN learning_rate_factor=0.5 masking_prob=0.15
 
-RUN: a folder, a uuid or the beginning of one, or `last`.
+RUN: a folder, a uuid or the beginning of one, a name, or `last`.
 """
 
 import sys

@@ -180,8 +180,12 @@ def commit() -> str:
             git("status", "--porcelain", "*.py", "*.yaml")
         )
     except (OSError, subprocess.CalledProcessError):
-        paths = [*ROOT.rglob("*.py"), *ROOT.rglob("*.yaml")]
-        others = {".venv", "cache", "logs", "node_modules"}
+        paths = [
+            *ROOT.glob("*.py"),
+            *ROOT.glob("[a-z]*/**/*.py"),
+            *ROOT.glob("[a-z]*/**/*.yaml"),
+        ]
+        others = {"cache", "logs", "node_modules"}
         own = sorted(
             path for path in paths if others.isdisjoint(path.relative_to(ROOT).parts)
         )

@@ -55,12 +55,12 @@ def find_run(name: str, logs: Path) -> RunFolder:
     if name == "last" and runs:
         return runs[-1]
     matching = [run for run in runs if name and run.path.name.startswith(name)]
+    named = [run for run in runs if run.path.parent.name == name]
+    if named and named[-1] not in matching:
+        matching.append(named[-1])
     if len(matching) == 1:
         return matching[0]
-    named = [run for run in runs if run.path.parent.name == name]
-    if named and not matching:
-        return named[-1]
-    problem = f"{len(matching)} runs begin with" if matching else "there is no run"
+    problem = f"{len(matching)} runs match" if matching else "there is no run"
     raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(matching or runs, logs)}")
 
 

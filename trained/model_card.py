@@ -86,7 +86,6 @@ def card(trained: Trained, library: str = "transformers") -> str:
         facts = facts._replace(pipeline="sentence-similarity", example=example)
     n_tokens = trained.vocabulary.n_ordinary
     tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {n_tokens:,} tokens")
-    n_weights = sum(weights.numel() for weights in trained.model.parameters())
     option = ""
     reason = ""
     if facts.own_code:
@@ -107,8 +106,8 @@ license: {facts.source.license}
 ---
 # {facts.title}
 
-Made with Folio. The model has {n_weights:,} weights. {tokens}. Texts have at most {trained.longest} tokens; longer ones
-must be cut.
+Made with Folio. The model has {n_weights(trained):,} weights. {tokens}. Texts have at most
+{trained.longest} tokens; longer ones must be cut.
 
 ## Use
 
@@ -133,6 +132,10 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 {facts.training}
 """
+
+
+def n_weights(trained: Trained) -> int:
+    return sum(weights.numel() for weights in trained.model.parameters())
 
 
 def facts_of_run(trained: Trained) -> Facts:

@@ -17,11 +17,13 @@ from runs.find import all_runs
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import read_content, read_object
 from runs.statistics import CONFIDENCE, standard_error, t_quantile, with_error
+from trained.load import load
 from trained.model_card import (
     best_row,
     code,
     command,
     losses_of,
+    n_weights,
     plain,
     source_of,
     without_folders,
@@ -136,12 +138,10 @@ def shown(value: Any) -> str:
 
 
 def environment_of(run: RunFolder) -> str:
-    """The machine and the number of weights, from the last checkpoint, and the commit of the code,
-    from labml's file. Raises CheckpointError."""
-    checkpoint = load_last(run.checkpoints)
-    n_weights = sum(each.numel() for each in checkpoint.weights.values())
-    machine = checkpoint.state["callbacks"]["run"]["environment"]
-    facts = {"weights": f"{n_weights:,}", **machine}
+    """The number of weights, the machine, from the last checkpoint, and the commit of the code, from
+    labml's file. Raises InputError."""
+    machine = load_last(run.checkpoints).state["callbacks"]["run"]["environment"]
+    facts = {"weights": f"{n_weights(load(run)):,}", **machine}
     path = run.path / "run.yaml"
     if path.exists():
         labels = yaml.safe_load(read_content(path))

@@ -92,7 +92,7 @@ def is_passed(path: Path, with_hints: bool) -> bool:
     with TargetProcess(f"{path}:mask", SERVICE, SECONDS) as process:
         wrong = judge(process.call, seed)
         if wrong and not is_new:
-            # One judgment in 1,000 of a right repair is a false alarm. The width stays.
+            # A right repair fails at most one check in 1,000: check again, with other draws of the same width.
             wrong = judge(process.call, seed + len(WIDTHS))
         symptoms = process.call("symptoms", seed) if is_new else ""
     if not wrong:

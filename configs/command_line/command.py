@@ -94,7 +94,7 @@ def _parser(epilog: str) -> OneLineParser:
         (
             "--resume",
             "RUN",
-            "continue a run: a folder, a uuid, the start of one, or last",
+            "continue a run: a folder, a uuid, the start of one, a name, or last",
         ),
         (
             "--init-from",

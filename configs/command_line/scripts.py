@@ -35,7 +35,7 @@ def run_parser(
     parser.add_argument(
         name,
         metavar="RUN",
-        help="a folder, a uuid or its first characters, or last; RUN@5M: at a checkpoint that"
+        help="a folder, a uuid or its first characters, a name, or last; RUN@5M: at a checkpoint that"
         " checkpoint.keep_at kept",
         **options,
     )

@@ -51,7 +51,7 @@ def test_a_text_is_hidden_read_and_filled(
 
     assert opened.locator(".bars h3").count() == 1
 
-    # the grammar, which the first answer prepares, knows: r_nts can only be rants
+    # The first exact answer waits for the grammar. It knows that r_nts can only be rants.
     opened.wait_for_selector(".bars .exact", timeout=150_000)
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
 

@@ -12,7 +12,6 @@ import pytest
 
 from configs.compiled_code import CACHE_VARIABLE
 from distributed.processes import HANGS, LOST
-from tests.conftest import slow
 from training.checkpoint import load_checkpoint, load_last
 
 PROGRAM = "tests/distributed/faulty.py"
@@ -29,9 +28,13 @@ def check_errors(launcher, fault, codes, *patterns, **keys):
 
 
 @pytest.mark.parametrize(
-    ("number", "lost"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)]
+    ("number", "lost"),
+    [
+        pytest.param(signal.SIGKILL, 0, marks=pytest.mark.slow),
+        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGSTOP, 1, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.slow
 def test_when_a_process_is_lost_the_others_end(launcher, number, lost):
     programs = launcher.start_long(PROGRAM, "none")
     os.kill(programs[lost].pid, number)
@@ -95,7 +98,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("fault", [*slow("hang"), *list(ERRORS)[1:]])
+@pytest.mark.parametrize("fault", ERRORS)
 def test_a_fault_of_one_process_ends_all_and_is_named(launcher, fault):
     check_errors(launcher, fault, *ERRORS[fault], training__max_steps=1_000_000)
     if fault in ("key", "text"):

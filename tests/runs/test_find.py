@@ -50,7 +50,7 @@ def test_a_run_without_its_config_is_found_too(logs, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("abc", "2 runs begin with 'abc'"),
+        ("abc", "2 runs match 'abc'"),
         ("x", "there is no run 'x'"),
         *((name, "there is no run") for name in ("", "y" * 5_000, "\0", "\ud800")),
     ],
@@ -61,6 +61,13 @@ def test_a_name_that_matches_none_or_several_lists_the_runs(logs, name, message)
     ) as error:
         find_run(name, logs)
     assert len(str(error.value)) < 300
+
+
+def test_a_name_that_another_run_begins_with_is_ambiguous(logs):
+    (logs / "mlm" / "abc1").rename(logs / "mlm" / "other1")
+
+    with one_line(RunFolderError, "2 runs match 'other'"):
+        find_run("other", logs)
 
 
 @pytest.mark.parametrize("prefix", ["", "hf:"])

@@ -131,7 +131,6 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(
     assert "not certain" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
     means = [score["mean"] for score in results["scores"].values()]

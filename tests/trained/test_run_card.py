@@ -1,5 +1,6 @@
 """`evaluate.py RUN --card`."""
 
+import re
 import shutil
 
 import numpy as np
@@ -10,6 +11,7 @@ from evaluate import main
 from runs.files import to_json
 from runs.run_folder import RunFolder
 from tests.conftest import one_line
+from trained.model_card import card
 from trained.run_card import claims, losses_by_seed, write_card
 
 LOSSES = {3: 1.10, 4: 1.20, 5: 1.15}
@@ -60,6 +62,15 @@ def test_the_measures_of_evaluate_are_on_the_card(runs):
     card = write_card(run).read_text()
 
     assert "- any-order bound: 1.4000 ± 0.0200 nats" in card
+
+
+def test_both_cards_state_the_same_number_of_weights(with_ngrams):
+    cards = [card(with_ngrams), write_card(with_ngrams.run).read_text()]
+    numbers = [
+        re.search(r"has ([0-9,]+) weights|weights: ([0-9,]+)", each) for each in cards
+    ]
+
+    assert numbers[0][1] == numbers[1][2]
 
 
 def test_all_seeds_of_the_same_keys_are_found(runs):

@@ -334,7 +334,6 @@ def test_damaged_files_are_refused(folder, tmp_path, refusal):
 
 
 @pytest.mark.parametrize("trained", ["plain"], indirect=True)
-@pytest.mark.slow
 def test_pairs_are_two_texts_with_a_tab_between_them(
     trained, tmp_path, printed, refusal, piped
 ):

@@ -162,7 +162,6 @@ def losses_of(automaton, other, n_windows, seed):
     return losses
 
 
-@pytest.mark.slow
 def test_the_play_is_worth_learning():
     """Its floor is well above 0, counting does not reach it, and long windows have a lower floor
     than short ones."""
