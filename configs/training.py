@@ -15,7 +15,7 @@ from distributed.substitutes import in_all_processes
 from training.schedule import Stage, masking_rates
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from training.objective import Loss
@@ -202,15 +202,21 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
     """Muon for the matrices of the encoder's layers, and `adamw` for all other parameters: Muon's
     updates suit maps between hidden states, which embeddings, norms, biases and the head are not.
     """
+    from model.modern import Attention
     from training.muon import Muon
 
     layers = layers_of(c.network, "training.optimizer=muon", "training.optimizer=adamw")
     matrices = [weight for weight in layers.parameters() if weight.ndim == 2]
+    n_parts: dict[Tensor, int] = {}  # of the queries, keys and values: one per head
+    for module in layers.modules():
+        if isinstance(module, Attention):
+            n_parts[module.query_key_value.weight] = 3 * module.n_heads
     by_muon = in_all_processes(Muon)(
         matrices,
         lr=c.muon_learning_rate,
         momentum=c.muon_momentum,
         weight_decay=c.weight_decay,
+        n_parts=n_parts,
     )
     by_adamw, *by_row = adamw_of(c, left_out=matrices)
     return [by_adamw, by_muon, *by_row]

@@ -39,7 +39,7 @@ from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.learning_step import LearningStep
 from training.loop import Now, Trainer
 from training.marks import Mark
-from training.muon import Muon, orthogonal
+from training.muon import Muon, orthogonal_parts
 from training.objective import Outcome, Sums
 from training.optimizers import local
 from training.schedule import Stage
@@ -215,7 +215,8 @@ class ParallelMuon(InAllProcesses, Muon):
         """Each process computes the update of one matrix, and sends it to all."""
         rank = self.processes.rank
         own = chunk[min(rank, len(chunk) - 1)]
-        mine = orthogonal(self.directions([own], group["momentum"])).contiguous()
+        directions = self.directions([own], group["momentum"])
+        mine = orthogonal_parts(directions, self.parts_of(own)).contiguous()
         for owner, matrix in enumerate(chunk):
             update = self.processes.copy(
                 mine if owner == rank else torch.empty_like(mine), owner
@@ -235,7 +236,8 @@ class ParallelMuon(InAllProcesses, Muon):
         )
         # one name, so that memory is freed
         blocks = self.processes.exchange(blocks).flatten(0, 1)[None, :rows]
-        blocks = pad(orthogonal(blocks)[0], (0, 0, 0, n * size - rows)).contiguous()
+        updates = orthogonal_parts(blocks, self.parts_of(chunk[0]))
+        blocks = pad(updates[0], (0, 0, 0, n * size - rows)).contiguous()
         blocks = self.processes.exchange(blocks.unflatten(0, (n, size)))
         self.apply(chunk, blocks[: len(chunk), :n_rows], group)
 

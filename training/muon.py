@@ -1,6 +1,6 @@
 """Muon: momentum with orthogonal updates, for matrices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -31,6 +31,9 @@ class Muon(Optimizer):
     Computes the same as `torch.optim.Muon`, which updates one matrix at a time and always in
     bfloat16. That is many times slower on processors without bfloat16 instructions. This one
     updates all matrices of a shape together, and in bfloat16 only where that is faster.
+
+    Unlike there, a parameter may hold several matrices, one below the other (`n_parts`). Each gets an
+    orthogonal update of its own, such as the query matrix of a head.
     """
 
     def __init__(
@@ -40,11 +43,15 @@ class Muon(Optimizer):
         lr: float,
         weight_decay: float = 0.0,
         momentum: float = 0.95,
+        n_parts: Mapping[torch.Tensor, int] | None = None,
     ):
+        """`n_parts` has the number of matrices that are stored in one, with equally many rows each;
+        it is 1 for all others."""
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
         # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a
         # tensor.
         super().__init__(matrices, defaults | {"capturable": False})
+        self.n_parts = n_parts or {}
         # see `optimize_or_undo`
         self._step_supports_amp_scaling = True
         self.found_inf: torch.Tensor | None = None
@@ -53,13 +60,17 @@ class Muon(Optimizer):
     def step(self) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[torch.Tensor]] = {}
+            alike: dict[tuple[torch.Size, int], list[torch.Tensor]] = {}
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    by_shape.setdefault(matrix.shape, []).append(matrix)
-            for matrices in by_shape.values():
+                    key = (matrix.shape, self.parts_of(matrix))
+                    alike.setdefault(key, []).append(matrix)
+            for matrices in alike.values():
                 self.average(matrices, group["momentum"])
                 self.update(matrices, group)
+
+    def parts_of(self, matrix: torch.Tensor) -> int:
+        return self.n_parts.get(matrix, 1)
 
     def average(self, matrices: list[torch.Tensor], momentum: float) -> None:
         """Update the moving averages of the gradients."""
@@ -90,9 +101,9 @@ class Muon(Optimizer):
         )
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        self.apply(
-            matrices, orthogonal(self.directions(matrices, group["momentum"])), group
-        )
+        directions = self.directions(matrices, group["momentum"])
+        updates = orthogonal_parts(directions, self.parts_of(matrices[0]))
+        self.apply(matrices, updates, group)
 
     def apply(
         self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]
@@ -104,10 +115,18 @@ class Muon(Optimizer):
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up
         # for that.
         rows, columns = matrices[0].shape
-        rate = lr * max(1.0, rows / columns) ** 0.5
+        rows_of_part = rows / self.parts_of(matrices[0])
+        rate = lr * max(1.0, rows_of_part / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]
         torch._foreach_mul_(parts, 1 - lr * group["weight_decay"])
         torch._foreach_sub_(parts, list(updates.to(parts[0].dtype).mul_(rate).unbind()))
+
+
+def orthogonal_parts(matrices: torch.Tensor, n_parts: int) -> torch.Tensor:
+    """`orthogonal` for each of the `n_parts` matrices in the rows of each one of `[n, rows,
+    columns]`."""
+    parts = matrices.unflatten(1, (n_parts, -1)).flatten(0, 1)
+    return orthogonal(parts).unflatten(0, (-1, n_parts)).flatten(1, 2)
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:

@@ -366,8 +366,9 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
 
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
+        # the updates of narrow heads enlarge rounding
         torch.testing.assert_close(
-            weights(plain), weights(on_device), rtol=1e-5, atol=1e-6
+            weights(plain), weights(on_device), rtol=1e-5, atol=3e-6
         )
         # numbers, as saved
         assert str(groups_of(plain)) == str(groups_of(on_device))

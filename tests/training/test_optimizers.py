@@ -208,6 +208,35 @@ def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(
     assert (rounded - exact).norm() < 0.03 * exact.norm()
 
 
+def test_the_heads_of_one_matrix_are_updated_like_matrices_of_their_own():
+    """The parts are narrow, as heads are."""
+    start = random(48, 24)
+    whole = nn.Parameter(start.clone())
+    heads = [nn.Parameter(part.clone()) for part in start.split(8)]
+    together = Muon([whole], lr=0.1, weight_decay=0.1, n_parts={whole: 6})
+    apart = Muon(heads, lr=0.1, weight_decay=0.1)
+
+    for step in range(3):
+        gradient = random(48, 24, seed=step)
+        whole.grad = gradient
+        for head, part in zip(heads, gradient.split(8), strict=True):
+            head.grad = part.clone()
+        together.step()
+        apart.step()
+
+    assert torch.allclose(whole, torch.cat(heads), atol=1e-6)
+
+
+def test_muon_takes_the_heads_of_the_attention_apart():
+    model = small_model()
+    _, of_matrices = muon_of(model)
+    attention = model.encoder.layers[0].attention
+
+    n_heads = 3 * attention.n_heads  # of the queries, the keys and the values
+    assert of_matrices.parts_of(attention.query_key_value.weight) == n_heads
+    assert of_matrices.parts_of(attention.output.weight) == 1
+
+
 @pytest.mark.parametrize("momentum", [0.9, 0.95])
 def test_muon_agrees_with_pytorchs_own(momentum):
     """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of
