@@ -1,5 +1,6 @@
 """Chooses on the labelled texts how a classifier is fine-tuned."""
 
+import math
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -99,6 +100,8 @@ def chosen(
     choices = []
     for each, effort in zip(read, efforts, strict=True):
         loss, weight = calibrated(probe.kind, torch.cat(each), labels, probe.weights)
+        # a model that has diverged reads NaN, which `min` would return if it came first
+        loss = math.inf if math.isnan(loss) else loss
         choices.append((loss, Choice(effort, weight)))
 
     return min(choices, key=itemgetter(0))[1]

@@ -217,13 +217,15 @@ def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(
     assert 50 <= sum(map(len, texts)) <= 100
 
 
+@pytest.mark.parametrize("rate", [100.0, 1_000.0])
 @pytest.mark.parametrize("kind", [TEXT, CHARACTER, PAIR])
-def test_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, kind):
+def test_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, kind, rate):
+    """The higher rate lets it diverge to NaN."""
     tasks = {TEXT: of_first_letter, CHARACTER: of_letters, PAIR: of_equal_pairs}
     part, ids = units_of(with_ngrams, tasks[kind](40))
     known = effort.Known(ids, part.labels, None)
     probe = probed(classifier(with_ngrams, kind=kind), *known)
-    ruinous = effort.STRONG | {"learning_rate": 10.0, "n_steps": 4}
+    ruinous = effort.STRONG | {"learning_rate": rate, "n_steps": 4}
     others = effort.STRONG | {"n_steps": 4}
     for efforts in ((ruinous, others), (others, ruinous), (ruinous, effort.FROZEN)):
         choice = effort.chosen(probe, known, efforts, seed=0)
