@@ -188,6 +188,7 @@ def report(tmp_path):
     return json.loads((tmp_path / "machine" / "gpu.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     command, tmp_path
 ):

@@ -99,6 +99,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     grown(page, drawn)
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard, train_beside):
     training = train_beside(dashboard.url, steps=100_000)
     training.until(dashboard.runs)

@@ -122,6 +122,7 @@ def test_a_process_without_the_text_is_named(launcher, shakespeare):
     ("parallel", "rank", "named"),
     [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")],
 )
+@pytest.mark.slow
 def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(
     launcher, parallel, rank, named
 ):

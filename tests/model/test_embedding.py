@@ -68,6 +68,7 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(
     tmp_path, fork_server
 ):

@@ -26,7 +26,6 @@ from trained.answers import answers
 from trained.load import load_trained
 
 HEADLESS = "bert without head"
-WITH_A_HEAD = [name for name in CLASSES if name != HEADLESS]
 FAST = ["bert", "modernbert", "xlm-roberta"]
 SLOW = [name for name in CLASSES if name not in FAST]
 SLOW_WITH_A_HEAD = [name for name in SLOW if name != HEADLESS]
@@ -125,7 +124,9 @@ def loss_of_transformers(folder, trained):
     return torch.cat(losses).mean().item()
 
 
-@pytest.mark.parametrize("name", [*WITH_A_HEAD, *OTHERS], indirect=True)
+@pytest.mark.parametrize(
+    "name", [*FAST, *slow(*SLOW_WITH_A_HEAD, *OTHERS)], indirect=True
+)
 @pytest.mark.parametrize("documents", ["auto", "lines"])
 def test_an_unchanged_checkpoint_has_the_loss_of_transformers(
     folder, start, lines_file, documents
@@ -138,6 +139,7 @@ def test_an_unchanged_checkpoint_has_the_loss_of_transformers(
     assert row["loss.valid"] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("name", [*FAST, *slow(*SLOW)], indirect=True)
 def test_a_checkpoint_comes_back_with_the_same_bits(folder, name, start, tmp_path):
     written(folder / "modules.json", "[]")  # of sentence-transformers
     trained, _ = start(folder)

@@ -227,7 +227,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert card.count("before you publish") == 2  # its text, and that of the run
 
 
-@of_both_kinds
+@of(OF_TEXTS, pytest.param(*OF_CHARACTERS, marks=pytest.mark.slow))
 def test_an_onnx_file_has_the_labels(folder, tmp_path, capsys):
     """The export itself compares the scores of the file with those of the classifier."""
     file = tmp_path / "model.onnx"

@@ -275,6 +275,7 @@ def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(
     assert n_graphs == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_checkpointed_layers_and_chunks_are_part_of_the_compiled_code(
     corpus_file, use_backend, monkeypatch
 ):

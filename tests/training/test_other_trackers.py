@@ -10,8 +10,7 @@ import pytest
 
 import experiment
 from runs.files import ROOT, to_json
-from tests.conftest import config_file, only_run, written
-from training.trackers import TRACKERS
+from tests.conftest import config_file, only_run, slow, written
 
 OWN_CALLBACKS = """
 import os, signal
@@ -125,7 +124,9 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize(
+    "tracker", ["tensorboard", *slow("wandb", "mlflow", "trackio")]
+)
 def test_a_tracker_has_each_row_once_also_after_a_crash(
     tracker, words, tmp_path, fork_server, printed
 ):
