@@ -1,8 +1,8 @@
 """The kernels that PyTorch's compiler writes for a layer on CUDA, on a machine without CUDA.
 
-python -m tests.triton_code [DROPOUT] prints their names as JSON. The gradients are traced on the CPU with tensors
-that have no values. Then all tensors move to a simulated H200, which has only the properties that the compiler reads.
-Attention is a single operation, as its kernel on CUDA.
+python -m tests.triton_code [DROPOUT] prints their names as JSON. The gradients are traced on the CPU with fake
+tensors, which have shapes but no values. Then all tensors move to a simulated H200, of which only
+the properties exist that the compiler reads. Attention is a single operation, as its kernel on CUDA.
 """
 
 import copy

@@ -5,6 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks.task import CHARACTER
@@ -79,8 +81,12 @@ class Facts(NamedTuple):
 def card(trained: Trained, library: str = "transformers") -> str:
     """The card of a model or a classifier for a library, in Markdown, with the sections that users
     of Hugging Face's hub expect."""
-    is_classifier = isinstance(trained, SavedClassifier)
-    facts = facts_of_classifier(trained) if is_classifier else facts_of_run(trained)
+    if isinstance(trained, SavedClassifier):
+        model = trained.classifier
+        facts = facts_of_classifier(trained)
+    else:
+        model = trained.model
+        facts = facts_of_run(trained)
     if library == SENTENCE_TRANSFORMERS:
         example = facts.source.example
         facts = facts._replace(pipeline="sentence-similarity", example=example)
@@ -106,7 +112,7 @@ license: {facts.source.license}
 ---
 # {facts.title}
 
-Made with Folio. The model has {n_weights(trained):,} weights. {tokens}. Texts have at most
+Made with Folio. The model has {n_weights(model):,} weights. {tokens}. Texts have at most
 {trained.longest} tokens; longer ones must be cut.
 
 ## Use
@@ -134,8 +140,8 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 """
 
 
-def n_weights(trained: Trained) -> int:
-    return sum(weights.numel() for weights in trained.model.parameters())
+def n_weights(model: nn.Module) -> int:
+    return sum(weights.numel() for weights in model.parameters())
 
 
 def facts_of_run(trained: Trained) -> Facts:

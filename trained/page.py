@@ -17,7 +17,7 @@ from runs.errors import InputError
 from runs.files import write_json
 from trained.answers import is_of_play
 from trained.load import Trained
-from trained.model_card import SOURCES
+from trained.model_card import SOURCES, n_weights
 from trained.onnx_file import export, open_session, quantize
 
 N_WINDOWS = 64  # in which probabilities are compared
@@ -61,8 +61,7 @@ def sizes(trained: Trained) -> str:
         for module in trained.model.modules()
         if isinstance(module, NgramEmbedding)
     ]
-    total = sum(weight.numel() for weight in trained.model.parameters())
-    text = f"A model of {total - sum(tables):,} weights"
+    text = f"A model of {n_weights(trained.model) - sum(tables):,} weights"
     if tables:
         text += f" and a table of n-grams with {sum(tables):,}"
     name = corpus_of(trained)

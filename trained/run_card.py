@@ -141,7 +141,7 @@ def environment_of(run: RunFolder) -> str:
     """The number of weights, the machine, from the last checkpoint, and the commit of the code, from
     labml's file. Raises InputError."""
     machine = load_last(run.checkpoints).state["callbacks"]["run"]["environment"]
-    facts = {"weights": f"{n_weights(load(run)):,}", **machine}
+    facts = {"weights": f"{n_weights(load(run).model):,}", **machine}
     path = run.path / "run.yaml"
     if path.exists():
         labels = yaml.safe_load(read_content(path))
